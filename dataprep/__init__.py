@@ -1,0 +1,1 @@
+"""Raw images to sealed MindRecord datasets."""

@@ -1,0 +1,223 @@
+"""The commands of `dataprep`: thin, and the only place that echoes results and chooses exit codes.
+
+What a command needs is imported inside it, so that --help answers at once.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from dataprep.errors import DataprepError
+from dataprep.params import BudgetType, Size, load_config
+from schemas.errors import ContractError
+
+if TYPE_CHECKING:
+    from dataprep.options import ShardOptions
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+class Interrupted(BaseException):
+    """SIGTERM: a scheduler wants the job to end."""
+
+
+class Program(click.Group):
+    """One place turns what the user can mend into `Error: ...` and an exit code; all else keeps its traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; exits by what went wrong."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return super().invoke(ctx)
+        except (DataprepError, ContractError) as error:
+            _fail(str(error), getattr(error, "exit_code", 1))
+        except Interrupted:
+            _fail(ctx.meta.get("interrupted", "stopped by SIGTERM"), 143)
+        except KeyboardInterrupt:
+            _fail(ctx.meta.get("interrupted", "stopped"), 130)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(1)
+
+
+def _echo(result: Any, as_json: bool) -> None:
+    from dataprep.show import as_lines, as_object
+
+    click.echo(json.dumps(as_object(result)) if as_json else "\n".join(as_lines(result)))
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise Interrupted
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.secho("Error: ", fg="red", nl=False, err=True)
+    click.echo(message, err=True)
+    sys.exit(code)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mindspore-dataprep")
+def main() -> None:
+    """Turn folders of raw images into sealed MindRecord datasets for MindSpore.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the data was refused,
+    75 try again later, 130/143 interrupted (the same command goes on).
+    """
+
+
+@main.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--images", default=1200, show_default=True, help="Number of images.")
+@click.option("--classes", default=6, show_default=True, help="Number of classes, 2 to 10.")
+@click.option("--seed", default=0, show_default=True, help="The same seed draws the same images.")
+def sample(folder: Path, images: int, classes: int, seed: int) -> None:
+    """Draw a small demo set of images into FOLDER, with a few broken and odd files among them.
+
+    \b
+    Example: dataprep sample demo/raw
+    """
+    from dataprep.sample import draw_sample
+
+    drawn = draw_sample(folder, images, classes, seed)
+    click.echo(f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}")
+    click.echo(f"broken on purpose: {', '.join(drawn.broken)}")
+    click.echo(f"odd on purpose: {', '.join(drawn.odd)}")
+
+
+@main.command()
+@click.argument("source", type=FOLDER)
+@click.argument("out", type=PATH)
+@click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
+              help="SOURCE/<class>/... or SOURCE/{train,val,test}/<class>/...; auto looks.")
+@click.option("--schema", default="classification", show_default=True, help="Record schema: a name or a JSON file.")
+@click.option("--classes", type=FILE, help="File with one class name a line, in label order.")
+@click.option("--val", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
+              help="Share of each class for val, where SOURCE has no split folders.")
+@click.option("--test", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
+              help="Share of each class for test.")
+@click.option("--seed", default=0, show_default=True, help="Decides splits and the order of rows.")
+@click.option("--shard-size", type=Size(), default="512MiB", show_default=True, help="About the size of a shard.")
+@click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, in place of --shard-size.")
+@click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
+              help="keep: JPEG stays JPEG, all else becomes PNG.")
+@click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEGs made anew.")
+@click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
+@click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
+              help="Larger images are refused from their header.")
+@click.option("--ignore", multiple=True, metavar="PATTERN", help="Ignore names or keys like this. Repeatable.")
+@click.option("--follow-links", is_flag=True, help="Follow links to folders too.")
+@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: the cores]")
+@click.option("--engine", type=click.Choice(["process", "serial"]), default="process", show_default=True,
+              help="serial: one task after the other, in this process.")
+@click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
+              help="Over this number or share of refused files nothing is sealed.")
+@click.option("--dry-run", is_flag=True, help="Print the whole plan and write nothing.")
+@click.option("--overwrite", is_flag=True, help="First remove the set that OUT/dataset.json names.")
+@click.option("--restart", is_flag=True, help="First remove what an unfinished job has left in OUT.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
+              help="TOML file of these options; a flag wins over it.")
+@click.option("-v", "--verbose", is_flag=True, help="Tell of each shard and refused file.")
+@click.option("-q", "--quiet", is_flag=True, help="Only warnings and the result.")
+@click.pass_context
+def shard(
+    ctx: click.Context, /, source: Path, out: Path, dry_run: bool, overwrite: bool, restart: bool, as_json: bool,
+    verbose: bool, quiet: bool, **values: Any,
+) -> None:  # fmt: skip
+    """Turn the images below SOURCE into a sealed MindRecord dataset in OUT.
+
+    Killed at any moment and run again, it goes on where it stopped and ends with the same bytes.
+
+    \b
+    Example: dataprep shard photos/ dataset/ --val 0.1 --workers 8
+    """
+    from dataprep import pipeline, preview, target
+    from dataprep.terminal import TerminalProgress
+
+    options = _shard_options(values)
+    progress = TerminalProgress(int(verbose) - int(quiet))
+    try:
+        if dry_run:
+            _echo(preview.preview(source, out, options, progress), as_json)
+            return
+        if restart and out.is_dir():
+            target.restart(out)
+        if overwrite and out.is_dir():
+            target.remove_sealed(out)
+        ctx.meta["interrupted"] = "stopped; the same command goes on where this one ended"
+        summary = pipeline.shard(source, out, options, progress)
+    finally:
+        progress.close()
+    _echo(summary, as_json)
+
+
+def _shard_options(values: dict[str, Any]) -> "ShardOptions":
+    from dataprep.options import ShardOptions
+
+    if values["val"] + values["test"] >= 1:
+        raise click.UsageError("--val and --test together leave nothing to train on")
+    if values["classes"] is not None:
+        values["classes"] = _class_names(values["classes"])
+    return ShardOptions(**values)
+
+
+def _class_names(path: Path) -> tuple[str, ...]:
+    names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names or twice:
+        raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))
+    return tuple(names)
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--split", help="train, val or test.  [default: the first]")
+@click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
+@click.option("--key", help="Show the record of this key.")
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def inspect(path: Path, split: str | None, row: int | None, key: str | None, save: Path | None, as_json: bool) -> None:
+    """Show the schema, classes and counts of a set, or one record. PATH: a dataset folder or a MindRecord file.
+
+    \b
+    Example: dataprep inspect dataset/ --split val --row 3 --save row3.jpg
+    """
+    from dataprep import inspection
+
+    if row is not None and key is not None:
+        raise click.UsageError("give --row or --key, not both")
+    if row is None and key is None:
+        if save:
+            raise click.UsageError("--save needs --row or --key")
+        _echo(inspection.inspect(path, split), as_json)
+        return
+    record = inspection.read_row(path, split, row) if row is not None else inspection.read_key(path, split, str(key))
+    if save:
+        inspection.save_image(record, save)
+    _echo(record, as_json)
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="Sizes, index digests and row counts only; no row is read.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def verify(out: Path, quick: bool, as_json: bool) -> None:
+    """Check a sealed set: sizes, sha256, index against data, row counts. Exit 1 when something is wrong.
+
+    \b
+    Example: dataprep verify dataset/
+    """
+    from dataprep.verify import verify as verify_set
+
+    verdict = verify_set(out, full=not quick)
+    _echo(verdict, as_json)
+    if verdict.problems:
+        sys.exit(1)

@@ -1,0 +1,24 @@
+"""The user's mistakes and the world's: each says what, where and what to do next, and carries its exit code.
+
+DataprepError   1   the job cannot be done as asked
+DataRefused     3   the data is not good enough; a rerun will not help
+TryLater       75   waiting helps: another job holds the lock, the disk is full
+"""
+
+
+class DataprepError(Exception):
+    """The job failed; the text is for the user."""
+
+    exit_code = 1
+
+
+class DataRefused(DataprepError):
+    """The data was refused; nothing is sealed."""
+
+    exit_code = 3
+
+
+class TryLater(DataprepError):
+    """The same command may work later."""
+
+    exit_code = 75

@@ -1,0 +1,46 @@
+"""What a scan finds, and what becomes of it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file that is to become a row. `path` is relative to the source, with surrogates for bytes that are not UTF-8.
+
+    `split` is None where the layout leaves it to the plan. `size` is in bytes.
+    """
+
+    key: str
+    path: str
+    class_name: str
+    split: str | None
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A file that was refused: a reason code, and in `detail` what a person needs to mend it."""
+
+    key: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A file or folder that no one would want in a data set, and the rule that says so."""
+
+    key: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A class folder, named even when it turns out to hold no file."""
+
+    class_name: str
+    split: str | None
+
+
+Found = Item | Reject | Ignored | Folder

@@ -1,0 +1,24 @@
+"""Paths to keys and back. A key is valid Unicode and names one path only."""
+
+import os
+import re
+
+# Bytes that are not UTF-8 become %XX, from %80 up. So that the way back is clear, a percent sign in a name that
+# would read as such an escape, or as the escape of itself, becomes %25. "50% off.jpg" and "a%20b.jpg" stay.
+_AMBIGUOUS = re.compile("%(?=25|[89A-F][0-9A-F])")
+_ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")
+_SURROGATE = re.compile("[\udc80-\udcff]")
+
+
+def path_to_key(path: str) -> str:
+    """The key of a relative path as os.fsdecode gives it."""
+    if _AMBIGUOUS.search(path):
+        path = _AMBIGUOUS.sub("%25", path)
+    if path.isascii():
+        return path
+    return _SURROGATE.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", path)
+
+
+def key_to_path(key: str) -> str:
+    """The relative path that has this key."""
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), key.encode()))

@@ -1,0 +1,191 @@
+"""Reads one shard, ours or FileWriter's, from its pages alone; the index is compared, never trusted."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dataprep.mindrecord.format import BLOB, HEADER_SIZES, PREFIX, RAW, VERSION, Geometry, Page
+from dataprep.mindrecord.index import IndexRow, read_index, read_index_name
+from dataprep.mindrecord.rows import RowCodec
+from schemas.errors import ContractError
+from schemas.parse import loads, take, take_all
+from schemas.record import Field, RecordSchema
+
+
+class ShardReader:
+    """The header of a shard and its rows. Raises ContractError, naming the file and page, for damage it meets.
+
+    `names` is the whole set as the header lists it, `rows` the number of rows. Memory: two pages.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise ContractError(f"cannot read {path}: {error.strerror}") from None
+        try:
+            self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> "ShardReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _read_header(self) -> None:
+        self._size = os.fstat(self._file.fileno()).st_size
+        header = loads(self._header_bytes(), f"the header of {self.path.name}")
+        where = self.path.name
+        version = take(header, "version", str, where)
+        if version != VERSION:
+            raise ContractError(f"{where} is MindRecord {version!r:.20}, this program reads {VERSION}")
+        try:
+            self.geometry = Geometry(take(header, "header_size", int, where), take(header, "page_size", int, where))
+        except ValueError as error:
+            raise ContractError(f"{where}: {error}") from None
+        self.names = take_all(header, "shard_addresses", str, where)
+        self.shard_id = take(header, "shard_id", int, where)
+        self.schema = _read_schema(header, where)
+        self._codec = RowCodec(self.schema)
+        pages = take_all(header, "page", dict, where) if header.get("page") is not None else ()
+        self._pages = [_read_page(page, where) for page in pages]
+        self._check_pages()
+        self.rows = sum(page.end_row - page.start_row for page in self._blobs.values())
+
+    def _header_bytes(self) -> bytes:
+        prefix = self._file.read(PREFIX.size)
+        size = PREFIX.unpack(prefix)[0] if len(prefix) == PREFIX.size else 0
+        if not 0 < size <= min(self._size - PREFIX.size, HEADER_SIZES[1]):
+            raise ContractError(
+                f"{self.path.name} has no MindRecord header: it is cut, unfinished or another kind of file"
+            )
+        return self._file.read(size)
+
+    def _check_pages(self) -> None:
+        self._blobs = {page.type_id: page for page in self._pages if page.kind == BLOB}
+        self._groups = {
+            group: (page, start, end)
+            for page in self._pages
+            if page.kind == RAW
+            for (group, start), end in zip(page.groups, [at for _, at in page.groups[1:]] + [page.used], strict=True)
+        }
+        for number, page in enumerate(self._pages):
+            if page.id != number or not 0 <= page.used <= self.geometry.page_size or page.kind not in (BLOB, RAW):
+                raise ContractError(f"{self.path.name}: the header's entry for page {number} makes no sense")
+            if self._start(page) + page.used > self._size:
+                raise ContractError(f"{self.path.name} is cut: page {page.id} ends past the end of the file")
+        expected = 0
+        for group, blob in sorted(self._blobs.items()):
+            if blob.start_row != expected or blob.end_row < expected or group not in self._groups:
+                raise ContractError(f"{self.path.name}: the rows of page {blob.id} do not follow those before it")
+            expected = blob.end_row
+
+    def _start(self, page: Page) -> int:
+        return self.geometry.header_size + page.id * self.geometry.page_size
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for group in sorted(self._blobs):
+            yield from self._group_rows(group)
+
+    def row(self, number: int) -> dict[str, Any]:
+        """Row `number` of this shard; raises IndexError when there is none."""
+        for group, page in self._blobs.items():
+            if page.start_row <= number < page.end_row:
+                blobs, raws = self._group_spans(group)
+                return self._decode(number, blobs[number - page.start_row], raws[number - page.start_row])
+        raise IndexError(number)
+
+    def _group_rows(self, group: int) -> Iterator[dict[str, Any]]:
+        first = self._blobs[group].start_row
+        for number, (blob, raw) in enumerate(zip(*self._group_spans(group), strict=True), first):
+            yield self._decode(number, blob, raw)
+
+    def _decode(self, number: int, blob: tuple[Page, int, int], raw: tuple[Page, int, int]) -> dict[str, Any]:
+        try:
+            return self._codec.decode(self._read(*blob), self._read(*raw))
+        except ValueError as error:
+            raise ContractError(f"{self.path.name}: row {number} is damaged: {error}") from None
+
+    def _read(self, page: Page, start: int, end: int) -> bytes:
+        self._file.seek(self._start(page) + start + PREFIX.size)
+        return self._file.read(end - start - PREFIX.size)
+
+    def _group_spans(self, group: int) -> tuple[list[tuple[Page, int, int]], list[tuple[Page, int, int]]]:
+        """(page, start, end) of the blob and of the raw part of each row in a group."""
+        blob = self._blobs[group]
+        raw, start, end = self._groups[group]
+        count = blob.end_row - blob.start_row
+        return self._spans(blob, 0, blob.used, count), self._spans(raw, start, end, count)
+
+    def _spans(self, page: Page, start: int, end: int, count: int) -> list[tuple[Page, int, int]]:
+        spans, at = [], start
+        while at + PREFIX.size <= end:
+            self._file.seek(self._start(page) + at)
+            (size,) = PREFIX.unpack(self._file.read(PREFIX.size))
+            spans.append((page, at, at + PREFIX.size + size))
+            at += PREFIX.size + size
+        if at != end or len(spans) != count:
+            raise ContractError(f"{self.path.name}: page {page.id} is damaged: its rows do not add up to its size")
+        return spans
+
+    def index_rows(self) -> Iterator[IndexRow]:
+        """What the index ought to hold, from the pages."""
+        indexed = [field.name for field in self.schema.index_fields]
+        for group in sorted(self._blobs):
+            first = self._blobs[group].start_row
+            for i, (blob, raw) in enumerate(zip(*self._group_spans(group), strict=True)):
+                values = self._decode(first + i, blob, raw)
+                (blob_page, at, end), (raw_page, raw_at, raw_end) = blob, raw
+                place = (first + i, raw_page.id, raw_at, raw_end, group, blob_page.id, at, end)
+                yield (*place, *(values[name] for name in indexed))
+
+    def index_problem(self) -> str | None:
+        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says."""
+        try:
+            name = read_index_name(self.path)
+            if name != self.path.name:
+                return f"the index of {self.path.name} was written for {name!r}; shards cannot be renamed"
+            actual = read_index(self.path, self.schema)
+            for number, expected in enumerate(self.index_rows()):
+                if next(actual, None) != expected:
+                    return f"the index of {self.path.name} is wrong from row {number} on"
+            if next(actual, None) is not None:
+                return f"the index of {self.path.name} has more rows than the shard's {self.rows}"
+        except ContractError as error:
+            return str(error)
+        return None
+
+
+def _read_schema(header: dict[str, Any], where: str) -> RecordSchema:
+    entries = take_all(header, "schema", dict, where)
+    if len(entries) != 1:
+        raise ContractError(f"{where} has {len(entries)} schemas, expected one")
+    columns = take(entries[0], "schema", dict, where)
+    listed = take_all(header, "index_fields", dict, where) if header.get("index_fields") is not None else ()
+    indexed = [take(entry, "index_field", str, where) for entry in listed]
+    # The index columns follow the order of index_fields, so those come first and in that order.
+    names = indexed + [name for name in columns if name not in indexed]
+    fields = []
+    for name in names:
+        column = take(columns, name, dict, where)
+        shape = take_all(column, "shape", int, where) if "shape" in column else None
+        fields.append(Field(name, take(column, "type", str, where), shape, index=name in indexed))
+    return RecordSchema(take(entries[0], "desc", str, where), "mindrecord", tuple(fields))
+
+
+def _read_page(value: dict[str, Any], where: str) -> Page:
+    groups = take_all(value, "row_group_ids", dict, where)
+    return Page(
+        id=take(value, "page_id", int, where),
+        kind=take(value, "page_type", str, where),
+        type_id=take(value, "page_type_id", int, where),
+        used=take(value, "page_size", int, where),
+        start_row=take(value, "start_row_id", int, where),
+        end_row=take(value, "end_row_id", int, where),
+        groups=[(take(group, "id", int, where), take(group, "offset", int, where)) for group in groups],
+    )

@@ -1,0 +1,69 @@
+"""What a user asks of `dataprep shard`, as one frozen dataclass; cli.py offers each field as an option."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dataprep.images import Policy
+from dataprep.sources.walk import WalkOptions
+
+MIB = 1 << 20
+# These do not change a byte of the result, so they may differ when a job is run again.
+BEHAVIOUR = frozenset({"workers", "engine", "max_rejects"})
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many files may be refused: a number, or a share of the files that were to become rows."""
+
+    limit: float
+    is_share: bool
+
+    def allows(self, rejects: int, candidates: int) -> bool:
+        """Whether `rejects` of `candidates` files may be refused."""
+        return rejects <= (self.limit * candidates if self.is_share else self.limit)
+
+    def __str__(self) -> str:
+        return f"{100 * self.limit:g}%" if self.is_share else f"{self.limit:.0f}"
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Options of a shard job. Sizes are in bytes, `val` and `test` are shares of each class, `resize` in pixels.
+
+    `workers` None means one per core. `num_shards` counts the train split's shards; the other splits get shards
+    of about the same size.
+    """
+
+    layout: str = "auto"
+    schema: str = "classification"
+    classes: tuple[str, ...] | None = None
+    val: float = 0.1
+    test: float = 0.0
+    seed: int = 0
+    shard_size: int = 512 * MIB
+    num_shards: int | None = None
+    image_format: str = "keep"
+    quality: int = 95
+    resize: int | None = None
+    max_pixels: int = 178_956_970
+    ignore: tuple[str, ...] = ()
+    follow_links: bool = False
+    workers: int | None = None
+    engine: str = "process"
+    max_rejects: Budget = Budget(0.01, True)
+
+    @property
+    def policy(self) -> Policy:
+        """What is done to pixels."""
+        return Policy(self.image_format, self.quality, self.resize, self.max_pixels)
+
+    @property
+    def walk(self) -> WalkOptions:
+        """How folders are walked."""
+        return WalkOptions(self.ignore, self.follow_links)
+
+    def deciding(self) -> dict[str, Any]:
+        """The options that decide the bytes of the result, as JSON holds them."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return {name: value for name, value in values.items() if name not in BEHAVIOUR}

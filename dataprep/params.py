@@ -1,0 +1,96 @@
+"""Click parameter types and the --config option."""
+
+import difflib
+import importlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]  # generic since click 8.5
+else:
+    _ParamType = click.ParamType
+
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+
+
+class Size(_ParamType):
+    """A size in bytes: 512MiB, 2GB, 1000."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The size in bytes."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
+        if not found or found[2] not in _UNITS or float(found[1]) <= 0:
+            self.fail(f"'{value}' is not a size; write it as 512MiB, 2GB or a number of bytes", param, ctx)
+        return max(1, int(float(found[1]) * _UNITS[found[2]]))
+
+
+class BudgetType(_ParamType):
+    """A number of files, or a share of them: 20, 1%, 0.5%."""
+
+    name = "number|percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The budget; imported late, so that --help stays quick."""
+        from dataprep.options import Budget
+
+        if isinstance(value, Budget):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(value).strip())
+        if not found or (not found[2] and "." in found[1]) or (found[2] and float(found[1]) > 100):
+            self.fail(f"'{value}' is neither a number of files nor a percentage such as 1%", param, ctx)
+        return Budget(float(found[1]) / 100, True) if found[2] else Budget(float(found[1]), False)
+
+
+def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
+    """Take defaults from a TOML file: default < file < flag. An unknown key is an error that names the near one."""
+    if path is None:
+        return
+    known = {
+        option.name: option
+        for option in ctx.command.params
+        if option.expose_value and not isinstance(option, click.Argument)
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in _read_toml(path).items():
+        name = key.replace("-", "_")
+        if name not in known:
+            near = difflib.get_close_matches(name, [str(option) for option in known], 1)
+            hint = f"; did you mean '{near[0].replace('_', '-')}'?" if near else ""
+            raise click.UsageError(f"{path}: unknown key '{key}'{hint}")
+        defaults[name] = value
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    toml = _toml_module()
+    try:
+        values: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path} is not valid TOML: {error}") from None
+    return values
+
+
+def _toml_module() -> Any:
+    for name in ("tomllib", "tomli"):  # the first came with Python 3.11
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise click.UsageError("--config needs tomli on Python 3.10: pip install 'mindspore-dataprep[toml]'")

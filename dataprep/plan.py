@@ -1,0 +1,293 @@
+"""Items to splits to shards: the plan fixes which file goes where before the first byte is written.
+
+The plan is one SQLite file, written once and then only read, so a million files cost disk and not memory.
+"""
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from dataprep import place
+from dataprep.errors import DataprepError
+from dataprep.item import Folder, Found, Ignored, Item, Reject
+from dataprep.keys import key_to_path
+from dataprep.mindrecord.format import Geometry
+from dataprep.options import ShardOptions
+from schemas.layout import SPLITS, shard_name
+
+_TABLES = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE found(key TEXT, path BLOB, class TEXT, split TEXT, size INT, mtime_ns INT, rank INT);
+CREATE TABLE reject(key TEXT, reason TEXT, detail TEXT);
+CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, path BLOB, label INT, split TEXT, size INT, mtime_ns INT);
+CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
+CREATE TABLE class(name TEXT PRIMARY KEY, label INT, val INT, test INT);
+"""
+# A class's files in seeded order: the first go to val, the next to test, the rest to train.
+_PLACE = """
+INSERT INTO item(key, path, label, split, size, mtime_ns)
+SELECT key, path, label, side, size, mtime_ns FROM (
+    SELECT f.key, f.path, c.label, f.size, f.mtime_ns, f.rank, coalesce(f.split, CASE
+        WHEN row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) <= c.val THEN 'val'
+        WHEN row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) <= c.val + c.test THEN 'test'
+        ELSE 'train' END) AS side
+    FROM found f JOIN class c ON c.name = f.class)
+ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedItem:
+    """One row to be."""
+
+    key: str
+    path: str
+    label: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """One task: the items first..last of the plan become shard `number` of its split. `bytes` sums the files' sizes."""
+
+    name: str
+    split: str
+    number: int
+    first: int
+    last: int
+    bytes: int
+
+    @property
+    def items(self) -> int:
+        """Files in it."""
+        return self.last - self.first + 1
+
+
+class Plan:
+    """A saved plan, read only. Also usable on the open database of a dry run."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._meta = {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM meta")}
+        self.classes: tuple[str, ...] = tuple(name for (name,) in db.execute("SELECT name FROM class ORDER BY label"))
+        self.layout: str = self._meta["layout"]
+        self.source: str = self._meta["source"]
+        self.options: dict[str, Any] = self._meta["options"]
+        self.ignored: dict[str, int] = self._meta["ignored"]
+        self.warnings: list[str] = self._meta["warnings"]
+        self.shards = [
+            PlannedShard(*row)
+            for row in db.execute("SELECT name, split, number, first, last, bytes FROM shard ORDER BY first, name")
+        ]
+
+    @classmethod
+    def open(cls, path: Path) -> "Plan":
+        """Open a saved plan; it may lie on a shared file system, so no lock is taken: it never changes."""
+        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def items(self, shard: PlannedShard) -> Iterator[PlannedItem]:
+        """The items of a shard in row order."""
+        query = "SELECT key, path, label, size, mtime_ns FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
+        for key, path, label, size, mtime_ns in self._db.execute(query, (shard.first, shard.last)):
+            yield PlannedItem(key, os.fsdecode(path), label, size, mtime_ns)
+
+    def sample(self, count: int) -> list[PlannedItem]:
+        """About `count` items, evenly spread over the plan."""
+        step = max(1, self.item_count // count)
+        query = "SELECT key, path, label, size, mtime_ns FROM item WHERE id % ? = 0 LIMIT ?"
+        return [PlannedItem(k, os.fsdecode(p), *rest) for k, p, *rest in self._db.execute(query, (step, count))]
+
+    @property
+    def item_count(self) -> int:
+        """Files that are to become rows."""
+        return int(self._meta["items"])
+
+    @property
+    def found(self) -> int:
+        """Every file and ignored folder that the scan met."""
+        return self.item_count + len(self.rejects()) + sum(self.ignored.values())
+
+    @property
+    def bytes(self) -> int:
+        """Sizes of all items' files, summed."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def rejects(self) -> list[Reject]:
+        """What the scan itself refused."""
+        return [Reject(*row) for row in self._db.execute("SELECT key, reason, detail FROM reject ORDER BY key")]
+
+    def splits(self) -> dict[str, list[PlannedShard]]:
+        """The shards of each split that has any, in order."""
+        present = {split: [s for s in self.shards if s.split == split] for split in SPLITS}
+        return {split: shards for split, shards in present.items() if shards}
+
+    def class_rows(self) -> dict[str, list[int]]:
+        """Files of each class in each split, in label order."""
+        counts = {split: [0] * len(self.classes) for split in self.splits()}
+        for split, label, rows in self._db.execute("SELECT split, label, count(*) FROM item GROUP BY split, label"):
+            counts[split][label] = rows
+        return counts
+
+    def geometry(self, split: str) -> Geometry:
+        """Header and page size of a split's shards, as planned from the files' sizes."""
+        return Geometry(*self._meta["geometry"][split])
+
+
+def make_plan(path: Path | str, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+    """Write the plan of what a scan found into an SQLite file at `path`; raises DataprepError when there is no plan.
+
+    `source` is the folder's absolute path, kept so that a rerun with another is noticed.
+    """
+    with closing(sqlite3.connect(path)) as db:
+        fill_plan(db, found, source, layout, options)
+
+
+def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+    """make_plan on an open, empty database: `sqlite3.connect("")` keeps a dry run's plan off the disk's folders."""
+    db.execute("PRAGMA journal_mode = OFF")
+    db.execute("PRAGMA synchronous = OFF")
+    db.executescript(_TABLES)
+    intake = _Intake(db, options.seed)
+    intake.take(found)
+    classes = _class_order(intake.folders, options.classes)
+    warnings = _class_warnings(classes, options.classes is not None)
+    _add_classes(db, classes, options)
+    db.execute(_PLACE)
+    db.execute("DROP TABLE found")
+    geometry = _add_shards(db, options)
+    (items,) = db.execute("SELECT count(*) FROM item").fetchone()
+    if not items:
+        raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
+    meta = {
+        "source": source,
+        "layout": layout,
+        "options": options.deciding(),
+        "ignored": dict(sorted(intake.ignored.items())),
+        "items": items,
+        "geometry": geometry,
+        "warnings": warnings + _count_warnings(db),
+    }
+    db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
+    db.commit()
+
+
+_EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,test}/<class>/<image>"}
+
+
+class _Intake:
+    """Sorts what a scan yields into tables and counts. Holds a batch of items, never all."""
+
+    def __init__(self, db: sqlite3.Connection, seed: int) -> None:
+        self._db = db
+        self._seed = seed
+        self.ignored: Counter[str] = Counter()
+        self.folders: list[Folder] = []
+
+    def take(self, found: Iterable[Found]) -> None:
+        items = self._items(found)
+        while batch := list(islice(items, 5000)):
+            self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?, ?)", batch)
+
+    def _items(self, found: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
+        for entry in found:
+            if isinstance(entry, Item):
+                rank = place.rank(self._seed, entry.key)
+                path = os.fsencode(entry.path)
+                yield entry.key, path, entry.class_name, entry.split, entry.size, entry.mtime_ns, rank
+            elif isinstance(entry, Ignored):
+                self.ignored[entry.rule] += 1
+            elif isinstance(entry, Reject):
+                self._db.execute("INSERT INTO reject VALUES(?, ?, ?)", (entry.key, entry.reason, entry.detail))
+            else:
+                self.folders.append(entry)
+
+
+def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
+    """Class names in label order: as given, else as ImageFolderDataset sorts folders, by their bytes."""
+    train = {folder.class_name for folder in folders if folder.split in (None, "train")}
+    classes = list(given) if given is not None else sorted(train, key=lambda name: os.fsencode(key_to_path(name)))
+    for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
+        if folder.class_name not in classes:
+            what = "the list of --classes" if given is not None else "train, whose classes all splits use"
+            where = f"{folder.split}/" if folder.split else ""
+            raise DataprepError(
+                f"class folder '{where}{folder.class_name}' is not in {what}; "
+                f"add it there, or leave it out with --ignore '{folder.class_name}'"
+            )
+    if not classes:
+        raise DataprepError("SOURCE has no class folder; expected SOURCE/<class>/<image>")
+    return classes
+
+
+def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
+    numbers = [name for name in classes if name.isascii() and name.isdigit()]
+    if ordered or len(numbers) < 2 or numbers == sorted(numbers, key=int):
+        return []
+    return [
+        f"class names are numbers that sort as text ('{classes[0]}', '{classes[1]}', ...), "
+        "as ImageFolderDataset does; where a label must equal its number, give the order with --classes FILE"
+    ]
+
+
+def _add_classes(db: sqlite3.Connection, classes: list[str], options: ShardOptions) -> None:
+    counts = dict(db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class"))
+    rows = [
+        (name, label, *place.quotas(counts.get(name, 0), options.val, options.test))
+        for label, name in enumerate(classes)
+    ]
+    db.executemany("INSERT INTO class VALUES(?, ?, ?, ?)", rows)
+
+
+def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
+    """Cut each split into shards; the geometry of each split."""
+    query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
+    splits = {split: rest for split, *rest in db.execute(query).fetchall()}
+    train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
+    geometry = {}
+    for split, (first, last, size, largest) in splits.items():
+        count = place.shard_count(size, train_bytes, options.shard_size, options.num_shards)
+        _cut_split(db, split, first, last, size, count)
+        rows = last - first + 1
+        planned = place.geometry((size + rows * place.ROW_OVERHEAD) // count, largest, count)
+        geometry[split] = [planned.header_size, planned.page_size]
+    return geometry
+
+
+def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: int, count: int) -> None:
+    starts: list[tuple[int, int]] = []  # of each shard: its first item, and the bytes before it
+    before = 0
+    for item, item_size in db.execute("SELECT id, size FROM item WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)):
+        while len(starts) <= place.shard_of(before, size, count):
+            starts.append((item, before))
+        before += item_size
+    starts += [(last + 1, before)] * (count + 1 - len(starts))
+    rows = [
+        (shard_name(split, number, count), split, number, start, end - 1, after - at)
+        for number, ((start, at), (end, after)) in enumerate(pairwise(starts))
+    ]
+    db.executemany("INSERT INTO shard VALUES(?, ?, ?, ?, ?, ?)", rows)
+
+
+def _count_warnings(db: sqlite3.Connection) -> list[str]:
+    """Classes that a split lacks."""
+    warnings = []
+    splits = [split for (split,) in db.execute("SELECT split FROM item GROUP BY split ORDER BY min(id)")]
+    for split in splits:
+        query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item WHERE split = ?) ORDER BY label"
+        names = [name for (name,) in db.execute(query, (split,))]
+        if names:
+            shown = ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
+            warnings.append(f"{split} has no image of {len(names)} of the classes: {shown}")
+    return warnings

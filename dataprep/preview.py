@@ -1,0 +1,103 @@
+"""`dataprep shard --dry-run`: the whole plan, and what it will cost, without writing anything."""
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataprep.images import Refusal, normalise
+from dataprep.options import ShardOptions
+from dataprep.pipeline import Progress, choose_layout, scan, worker_count
+from dataprep.plan import Plan, fill_plan
+from dataprep.target import check_target
+from dataprep.worker import read_item
+
+SAMPLE = 64
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """One split as planned; `class_rows` is in label order, `bytes` sums the files' sizes."""
+
+    rows: int
+    shards: int
+    bytes: int
+    class_rows: list[int]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What the job would do. `seconds` and `bytes` are estimates from a sample of the images."""
+
+    source: str
+    out: str
+    layout: str
+    classes: list[str]
+    splits: dict[str, SplitPlan]
+    found: int
+    rejected: int
+    ignored: dict[str, int]
+    warnings: list[str]
+    bytes: int
+    free_bytes: int
+    workers: int
+    seconds: float
+    sample_rejected: int
+
+
+def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) -> Preview:
+    """Scan and plan, time a sample of the images, write nothing. Raises DataprepError as the job itself would."""
+    source = source.absolute()
+    check_target(out, source)
+    layout = choose_layout(source, options)
+    with closing(sqlite3.connect("")) as db:  # SQLite's own temporary file, gone when closed
+        fill_plan(db, scan(source, layout, options, progress), str(source), layout, options)
+        plan = Plan(db)
+        growth, seconds, refused = _try_sample(plan, source, options)
+        rows = plan.class_rows()
+        workers = worker_count(options)
+        return Preview(
+            source=str(source),
+            out=str(out),
+            layout=layout,
+            classes=list(plan.classes),
+            splits={
+                split: SplitPlan(sum(rows[split]), len(shards), sum(shard.bytes for shard in shards), rows[split])
+                for split, shards in plan.splits().items()
+            },
+            found=plan.found,
+            rejected=len(plan.rejects()),
+            ignored=plan.ignored,
+            warnings=plan.warnings,
+            bytes=round(plan.bytes * growth),
+            free_bytes=shutil.disk_usage(_existing(out)).free,
+            workers=workers,
+            seconds=round(seconds * plan.item_count / workers, 1),
+            sample_rejected=refused,
+        )
+
+
+def _try_sample(plan: Plan, source: Path, options: ShardOptions) -> tuple[float, float, int]:
+    """(bytes written per byte read, seconds an image, refused) over a sample of the plan."""
+    before = after = refused = 0
+    sample = plan.sample(SAMPLE)
+    started = time.perf_counter()
+    for item in sample:
+        try:
+            data = read_item(os.path.join(source, item.path), item)
+            after += len(normalise(data, options.policy).data)
+            before += len(data)
+        except Refusal:
+            refused += 1
+    seconds = time.perf_counter() - started
+    return (after / before if before else 1.0), seconds / max(1, len(sample)), refused
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path

@@ -1,0 +1,91 @@
+"""What a worker is given and what it gives back."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataprep.images import Policy
+from dataprep.item import Reject
+from dataprep.mindrecord.format import Geometry
+from dataprep.plan import PlannedShard
+from schemas.dataset import Shard
+from schemas.record import RecordSchema
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to build: picklable, and enough for a worker anywhere that sees the same folders.
+
+    `attempts` is the folder in which the worker makes a folder of its own. `names` is the split's whole set.
+    """
+
+    shard: PlannedShard
+    names: tuple[str, ...]
+    plan: Path
+    source: str
+    attempts: Path
+    schema: RecordSchema
+    classes: int
+    geometry: Geometry
+    policy: Policy
+
+
+@dataclass
+class Moments:
+    """Sums over images of the mean and the mean square of each RGB channel."""
+
+    images: int = 0
+    mean: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    square: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+    def add(self, images: int, mean: Any, square: Any) -> None:
+        """Add the sums over `images` more images."""
+        self.images += images
+        self.mean = [a + b for a, b in zip(self.mean, mean, strict=True)]
+        self.square = [a + b for a, b in zip(self.square, square, strict=True)]
+
+
+@dataclass
+class Receipt:
+    """Proof that a shard was built: its files' digests, what was refused, and what was changed on the way.
+
+    `attempt` is the folder where the files wait to be moved into place; it is not kept.
+    """
+
+    shard: Shard
+    split: str
+    geometry: Geometry
+    class_rows: list[int]
+    rejects: list[Reject]
+    changed: Counter[str]
+    moments: Moments
+    attempt: Path | None = None
+
+    def to_json(self) -> bytes:
+        """The receipt as it is kept."""
+        value = {
+            "shard": vars(self.shard),
+            "split": self.split,
+            "geometry": [self.geometry.header_size, self.geometry.page_size],
+            "class_rows": self.class_rows,
+            "rejects": [[reject.key, reject.reason, reject.detail] for reject in self.rejects],
+            "changed": dict(self.changed),
+            "moments": vars(self.moments),
+        }
+        return json.dumps(value).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Receipt":
+        """Read a kept receipt; raises ValueError, KeyError or TypeError when it is not one."""
+        value = json.loads(data)
+        return cls(
+            shard=Shard(**value["shard"]),
+            split=value["split"],
+            geometry=Geometry(*value["geometry"]),
+            class_rows=value["class_rows"],
+            rejects=[Reject(*reject) for reject in value["rejects"]],
+            changed=Counter(value["changed"]),
+            moments=Moments(**value["moments"]),
+        )

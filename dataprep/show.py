@@ -1,0 +1,101 @@
+"""Results as people read them, and as machines do."""
+
+from dataclasses import asdict
+from functools import singledispatch
+from typing import Any
+
+from dataprep.inspection import Inspection, Record
+from dataprep.pipeline import Summary
+from dataprep.preview import Preview
+from dataprep.terminal import counts, duration, printable, size
+from dataprep.verify import Verdict
+
+
+def as_object(result: Any) -> dict[str, Any]:
+    """A result dataclass for JSON; of image bytes only the length."""
+    if isinstance(result, Record):
+        sizes = {name: {"bytes": len(data)} for name, data in result.blobs.items()}
+        return {"shard": result.shard, "row": result.row, **result.values, **sizes}
+    return asdict(result)
+
+
+@singledispatch
+def as_lines(result: Any) -> list[str]:
+    """A result dataclass as lines of text."""
+    raise TypeError(f"no lines for {type(result).__name__}")
+
+
+@as_lines.register
+def _(s: Summary) -> list[str]:
+    rejected, ignored = sum(s.rejected.values()), sum(s.ignored.values())
+    lines = [
+        f"{s.out} is already complete; nothing to do" if s.already_complete else f"{s.out} is sealed",
+        f"  found     {s.found:,} = {s.written:,} written + {rejected:,} rejected + {ignored:,} ignored",
+        f"  splits    {', '.join(f'{name} {rows:,}' for name, rows in s.splits.items())}; {s.classes} classes",
+        f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
+    ]
+    lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
+    lines += [f"  ignored   {counts(s.ignored)}"] if ignored else []
+    lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
+    return [*lines, f"  identity  {s.digest}"]
+
+
+@as_lines.register
+def _(p: Preview) -> list[str]:
+    ignored = f", {counts(p.ignored)} ignored" if p.ignored else ""
+    lines = [
+        f"{p.source}: layout '{p.layout}', {p.found:,} found, {p.rejected:,} refused by the scan{ignored}",
+        "",
+        f"{'class':<30}" + "".join(f"{name:>10}" for name in p.splits),
+    ]
+    for label, name in enumerate(p.classes):
+        lines.append(
+            f"{printable(name)[:29]:<30}" + "".join(f"{split.class_rows[label]:>10,}" for split in p.splits.values())
+        )
+    for title in ("rows", "shards", "bytes"):
+        values = (getattr(split, title) for split in p.splits.values())
+        lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
+    lines += ["", *(f"warning: {warning}" for warning in p.warnings)]
+    if p.sample_rejected:
+        lines.append(f"warning: {p.sample_rejected} of a sample of the images would be refused")
+    return [
+        *lines,
+        f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",
+        f"about {duration(p.seconds)} with {p.workers} workers; nothing was written (--dry-run)",
+    ]
+
+
+@as_lines.register
+def _(i: Inspection) -> list[str]:
+    fields = [
+        f"  {field.name}: {field.type}{list(field.shape) if field.shape else ''}"
+        + (f", {field.role}" if field.role and field.role != field.name else "")
+        + (", indexed" if field.index else "")
+        for field in i.schema.fields
+    ]
+    title = f"{i.path}" + (f", split {i.split}" if i.split else "")
+    lines = [f"{title}: {i.rows:,} rows in {len(i.shards)} shards, {size(i.bytes)}"]
+    if i.splits:
+        lines.append(f"splits: {', '.join(f'{name} {rows:,}' for name, rows in i.splits.items())}")
+    lines += [f"schema '{printable(i.schema.name)}':", *fields, "shards:"]
+    lines += [f"  {printable(name)}: {rows:,} rows" for name, rows in i.shards.items()]
+    if i.class_rows:
+        lines += [
+            "classes:",
+            *(f"  {n}: {printable(name)}, {rows:,}" for n, (name, rows) in enumerate(i.class_rows.items())),
+        ]
+    return [*lines, f"identity: {i.digest}"] if i.digest else lines
+
+
+@as_lines.register
+def _(v: Verdict) -> list[str]:
+    if v.problems:
+        return [f"{v.path}: {len(v.problems)} problems", *(f"  {printable(problem)}" for problem in v.problems)]
+    return [f"{v.path}: {v.shards} shards with {v.rows:,} rows are what was sealed", f"  identity  {v.digest}"]
+
+
+@as_lines.register
+def _(r: Record) -> list[str]:
+    sizes = {name: f"{len(data)} bytes" for name, data in r.blobs.items()}
+    values = {**r.values, **sizes}
+    return [f"row {r.row}, in {r.shard}", *(f"  {name}: {printable(str(value))}" for name, value in values.items())]

@@ -1,0 +1,128 @@
+"""What may be done to OUT: is it free, is it this job's, is it already complete; and taking an old set away."""
+
+import os
+import re
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from dataprep.errors import DataprepError, TryLater
+from dataprep.options import ShardOptions
+from dataprep.plan import Plan
+from dataprep.workdir import Workdir
+from schemas.dataset import Dataset, file_problems, load_dataset
+from schemas.errors import ContractError
+from schemas.layout import DATASET, REJECTS, SPLITS, WORK, index_name
+
+_OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{re.escape(DATASET)}|{re.escape(REJECTS)}")
+
+
+def check_target(out: Path, source: Path) -> None:
+    """Raise DataprepError unless a job may write its set into `out`, which need not exist."""
+    if out.exists() and not out.is_dir():
+        raise DataprepError(f"OUT {out} is not a folder")
+    inner, outer = out.resolve(), source.resolve()
+    if inner == outer or outer in inner.parents:
+        raise DataprepError(f"OUT {out} lies in SOURCE {source}; choose a folder outside it")
+    if not out.is_dir() or (out / WORK / "plan.sqlite").is_file():
+        return
+    foreign = sorted(name for name in os.listdir(out) if _OURS.fullmatch(name))
+    if foreign:
+        raise DataprepError(
+            f"OUT {out} holds {foreign[0]}, which no job in it has written; choose an empty folder, or remove the file"
+        )
+
+
+def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> None:
+    """Raise DataprepError when the job that planned `out` read another folder or was asked for something else."""
+    if plan.source != source:
+        raise DataprepError(_differs(out, "SOURCE", plan.source, source))
+    _compare(plan.options, options, out)
+
+
+def _compare(saved: dict[str, Any], options: ShardOptions, out: Path) -> None:
+    for name, value in options.deciding().items():
+        if saved.get(name) != value:
+            raise DataprepError(_differs(out, "--" + name.replace("_", "-"), saved.get(name), value))
+
+
+def _differs(out: Path, what: str, before: object, now: object) -> str:
+    return (
+        f"OUT {out} was begun with {what} {_shown(before)}, this command says {_shown(now)}; give the same options "
+        "to go on, --restart to begin anew, or another OUT"
+    )
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else f"{value!r:.100}"
+
+
+def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
+    """The sealed dataset in `out` when it is what this command asks for; None when nothing is sealed there.
+
+    Raises DataprepError when it is another set, or when its files are no longer as they were sealed.
+    """
+    if not (out / DATASET).is_file():
+        return None
+    dataset = load_dataset(out)
+    plan = out / WORK / "plan.sqlite"
+    if plan.is_file():
+        with closing(Plan.open(plan)) as saved:
+            check_options(saved, source, options, out)
+    _compare(dict(dataset.plan.get("options", {})), options, out)
+    problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
+    if problems:
+        raise DataprepError(
+            f"OUT {out} is sealed but damaged: {problems[0]}; look with 'dataprep verify', begin anew with --restart"
+        )
+    return dataset
+
+
+def check_space(out: Path, needed: int) -> None:
+    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left."""
+    free = shutil.disk_usage(out).free
+    if free < needed:
+        raise TryLater(
+            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed; make room"
+        )
+
+
+def remove_sealed(out: Path) -> None:
+    """Take away exactly the set that OUT/dataset.json names, and the work folder (--overwrite).
+
+    Raises DataprepError when there is none. Killed on the way, it is finished by the next call.
+    """
+    doomed = out / WORK / "removing.json"
+    if not doomed.is_file():
+        if not (out / DATASET).is_file():
+            return
+        load_dataset(out)  # refuses a manifest that is not ours before anything is touched
+        doomed.parent.mkdir(exist_ok=True)
+        os.replace(out / DATASET, doomed)
+    try:
+        dataset = Dataset.from_json(doomed.read_bytes(), str(doomed))
+    except ContractError as error:
+        raise DataprepError(f"cannot finish removing the old set: {error}") from None
+    _remove(out, [shard.name for split in dataset.splits.values() for shard in split.shards])
+
+
+def restart(out: Path) -> None:
+    """Take away what a job in `out` has planned, built and sealed (--restart)."""
+    with Workdir(out) as work:
+        names = [s.name for s in _planned(work)]
+        (out / DATASET).unlink(missing_ok=True)
+    _remove(out, names)
+
+
+def _planned(work: Workdir) -> list[Any]:
+    if not work.plan.is_file():
+        return []
+    with closing(Plan.open(work.plan)) as plan:
+        return plan.shards
+
+
+def _remove(out: Path, shards: list[str]) -> None:
+    for name in [*shards, *map(index_name, shards), REJECTS]:
+        (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / WORK, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""What a person sees of a job: progress on stderr, a bar on a terminal and plain lines elsewhere."""
+
+import sys
+import time
+from typing import Any, TextIO
+
+from dataprep.plan import Plan, PlannedShard
+from dataprep.receipt import Receipt
+
+PLAIN_EVERY_S = 30.0
+
+
+class TerminalProgress:
+    """Follows a job on `stream`, by default stderr.
+
+    `verbosity` below 0 shows nothing but warnings, above 0 every shard and reject.
+    """
+
+    def __init__(self, verbosity: int = 0, stream: TextIO | None = None) -> None:
+        self._verbosity = verbosity
+        self._stream = stream or sys.stderr
+        self._live = verbosity >= 0 and self._stream.isatty()
+        self._bar: Any = None
+        self._started = time.monotonic()
+        self._said = self._started
+        self._done = self._total = self._rejected = 0
+
+    def scanning(self, found: int) -> None:
+        """Called now and then while folders are read."""
+        if self._live:
+            self._stream.write(f"\rscanning: {found:,} files\x1b[K")
+            self._stream.flush()
+        else:
+            self._say_sometimes(f"scanning: {found:,} files")
+
+    def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
+        """Called when the work is known, and again when a split has to be built with larger pages."""
+        self.close()
+        for warning in plan.warnings:
+            self._say(f"warning: {warning}")
+        self._total = sum(shard.items for shard in missing)
+        self._done = 0
+        self._started = time.monotonic()
+        done = len(plan.shards) - len(missing)
+        resumed = f", {done} shards are done already" if done else ""
+        if self._verbosity >= 0:
+            sizes = f"{plan.item_count:,} images in {len(plan.classes)} classes, {len(plan.shards)} shards"
+            self._say(f"planned: {sizes}{resumed}")
+        if self._live:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=self._total, unit="img", file=self._stream, smoothing=0.1, dynamic_ncols=True)
+
+    def built(self, receipt: Receipt, planned: PlannedShard) -> None:
+        """Called for each shard that is in place."""
+        self._done += planned.items
+        self._rejected += len(receipt.rejects)
+        if self._verbosity > 0:
+            self._say(f"built {planned.name}: {receipt.shard.rows} rows, {len(receipt.rejects)} refused")
+            for reject in receipt.rejects:
+                self._say(f"refused {printable(reject.key)}: {reject.reason}: {printable(reject.detail)}")
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{self._rejected} refused", refresh=False)
+            self._bar.update(planned.items)
+        else:
+            rate = self._done / max(1e-9, time.monotonic() - self._started)
+            left = (self._total - self._done) / max(1e-9, rate)
+            self._say_sometimes(
+                f"built {self._done:,} of {self._total:,} images, {rate:,.0f} img/s, "
+                f"{self._rejected} refused, about {duration(left)} left"
+            )
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        elif self._live:
+            self._stream.write("\r\x1b[K")
+
+    def _say(self, line: str) -> None:
+        if self._bar is not None:
+            self._bar.write(line, file=self._stream)
+        else:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def _say_sometimes(self, line: str) -> None:
+        if self._verbosity >= 0 and time.monotonic() - self._said > PLAIN_EVERY_S:
+            self._said = time.monotonic()
+            self._say(line)
+
+
+def printable(text: str) -> str:
+    """`text` with what would move a cursor, or cannot be encoded, escaped: names come from strangers' disks."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def duration(seconds: float) -> str:
+    """1 h 02 min, 3 min 04 s, 5 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people: 12 B, 3.4 KiB, 5.6 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def counts(values: dict[str, int]) -> str:
+    """`3 empty, 1 truncated`, the most first."""
+    ordered = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{number:,} {printable(name)}" for name, number in ordered)

@@ -1,0 +1,1 @@
+"""The contract between dataprep and trainer: what a dataset folder holds. Standard library only."""

@@ -1,0 +1,245 @@
+"""dataset.json: the sealed manifest, written last, that says what a dataset folder holds.
+
+It is deterministic (no clock, no host), so the sha256 of the file is the identity of the data.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas import layout
+from schemas.errors import ContractError
+from schemas.parse import loads, only, take, take_all
+from schemas.record import RecordSchema
+
+FORMAT = "mindrecord-dataset"
+VERSION = 1
+MAX_MANIFEST_BYTES = 256 << 20  # a manifest of a million shards is smaller; anything larger is not ours
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One MindRecord file and its index. Sizes are in bytes."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    index_bytes: int
+    index_sha256: str
+
+    def __post_init__(self) -> None:
+        if self.name != Path(self.name).name or self.name in ("", ".", ".."):
+            raise ContractError(f"shard name {self.name!r} leaves the dataset folder")
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "Shard":
+        """Read one shard entry; raises ContractError."""
+        only(value, set(cls.__dataclass_fields__), where)
+        return cls(
+            name=take(value, "name", str, where),
+            rows=take(value, "rows", int, where),
+            bytes=take(value, "bytes", int, where),
+            sha256=take(value, "sha256", str, where),
+            index_bytes=take(value, "index_bytes", int, where),
+            index_sha256=take(value, "index_sha256", str, where),
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split: its shards in order, and the rows of each class in the order of Dataset.classes."""
+
+    class_rows: tuple[int, ...]
+    shards: tuple[Shard, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all shards."""
+        return sum(shard.rows for shard in self.shards)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "Split":
+        """Read one split; raises ContractError when rows and class_rows disagree."""
+        only(value, {"rows", "class_rows", "shards"}, where)
+        shards = take_all(value, "shards", dict, where)
+        split = cls(
+            class_rows=take_all(value, "class_rows", int, where),
+            shards=tuple(Shard.from_dict(shard, f"{where}, shard {i}") for i, shard in enumerate(shards)),
+        )
+        if not take(value, "rows", int, where) == split.rows == sum(split.class_rows):
+            raise ContractError(f"{where}: rows, the shards' rows and class_rows do not add up")
+        return split
+
+    def to_dict(self) -> dict[str, Any]:
+        """The split as it stands in JSON."""
+        return {"rows": self.rows, "class_rows": list(self.class_rows), "shards": [dict(vars(s)) for s in self.shards]}
+
+
+@dataclass(frozen=True)
+class PixelStats:
+    """Mean and standard deviation per RGB channel on the scale 0..255, each image of the sample counted alike."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    images: int
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "PixelStats":
+        """Read the statistics; raises ContractError."""
+        only(value, {"mean", "std", "images"}, where)
+        mean = take_all(value, "mean", float, where)
+        std = take_all(value, "std", float, where)
+        if len(mean) != 3 or len(std) != 3:
+            raise ContractError(f"{where}: mean and std need three channels")
+        return cls((mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), take(value, "images", int, where))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """All that a trainer may know of a dataset folder.
+
+    `pixels` is None when no train image was measured. `rejected` and `ignored` count files by reason and by
+    rule; found = written + rejected + ignored holds, or from_json refuses. `policy` is what was done to pixels,
+    `changed` how many images each step of it touched. `plan` is what the set was planned from (seed, options).
+    """
+
+    schema: RecordSchema
+    classes: tuple[str, ...]
+    splits: Mapping[str, Split]
+    found: int
+    rejected: Mapping[str, int]
+    ignored: Mapping[str, int]
+    changed: Mapping[str, int]
+    policy: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    pixels: PixelStats | None = None
+
+    @property
+    def written(self) -> int:
+        """Rows in all splits."""
+        return sum(split.rows for split in self.splits.values())
+
+    @property
+    def digest(self) -> str:
+        """sha256 of dataset.json: the identity of the data."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+    def to_json(self) -> bytes:
+        """The bytes of dataset.json. The key `seal` is the sha256 of the rest, so that an edit is noticed."""
+        body = {
+            "format": FORMAT,
+            "version": VERSION,
+            "schema": self.schema.to_dict(),
+            "classes": list(self.classes),
+            "found": self.found,
+            "written": self.written,
+            "rejected": dict(sorted(self.rejected.items())),
+            "ignored": dict(sorted(self.ignored.items())),
+            "changed": dict(sorted(self.changed.items())),
+            "policy": dict(self.policy),
+            "plan": dict(self.plan),
+            "pixels": None if self.pixels is None else vars(self.pixels),
+            "splits": {name: split.to_dict() for name, split in self.splits.items()},
+        }
+        return (json.dumps(body | {"seal": _seal(body)}, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str = layout.DATASET) -> "Dataset":
+        """Parse and check dataset.json; raises ContractError for anything that does not hold together."""
+        body = loads(data, where)
+        if body.get("format") != FORMAT or body.get("version") != VERSION:
+            raise ContractError(f"{where} is not a {FORMAT} of version {VERSION}; shard again with this version")
+        if body.pop("seal", None) != _seal(body):
+            raise ContractError(f"{where} was edited after it was sealed; restore it from a copy, or shard again")
+        return cls._from_body(body, where)
+
+    @classmethod
+    def _from_body(cls, body: dict[str, Any], where: str) -> "Dataset":
+        schema = RecordSchema.from_dict(take(body, "schema", dict, where), f"{where}: schema")
+        schema.require_roles()
+        splits = take(body, "splits", dict, where)
+        pixels = body.get("pixels")
+        dataset = cls(
+            schema=schema,
+            classes=take_all(body, "classes", str, where),
+            splits={name: Split.from_dict(take(splits, name, dict, where), f"{where}: {name}") for name in splits},
+            found=take(body, "found", int, where),
+            rejected=take(body, "rejected", dict, where),
+            ignored=take(body, "ignored", dict, where),
+            changed=take(body, "changed", dict, where),
+            policy=take(body, "policy", dict, where),
+            plan=take(body, "plan", dict, where),
+            pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
+        )
+        dataset._check_sums(where)
+        return dataset
+
+    def _check_sums(self, where: str) -> None:
+        if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
+            raise ContractError(f"{where}: found is not written + rejected + ignored")
+        for name, split in self.splits.items():
+            if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
+                raise ContractError(f"{where}: split '{name}' does not fit the classes")
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def load_dataset(folder: Path) -> Dataset:
+    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset."""
+    path = folder / layout.DATASET
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ContractError(_unsealed(folder)) from None
+    except OSError as error:
+        raise ContractError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest")
+    return Dataset.from_json(data, str(path))
+
+
+def _unsealed(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
+    if (folder / layout.WORK).is_dir():
+        return f"{folder} is not sealed: its job has not finished; run the same 'dataprep shard' command again"
+    return f"{folder} holds no {layout.DATASET}; make a dataset with 'dataprep shard SOURCE OUT'"
+
+
+def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
+    """What is wrong with the shards' files, a sentence each; empty when sizes and index digests hold.
+
+    Reads the indexes but no row. A reader must ask this before it opens a set: MindDataset dies by SIGSEGV on an
+    index with too few rows (measured on 2.10).
+    """
+    problems: list[str] = []
+    for shard in shards:
+        index = layout.index_name(shard.name)
+        found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
+        if not any(found) and file_sha256(folder / index) != shard.index_sha256:
+            found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+        problems += [problem for problem in found if problem]
+    return problems
+
+
+def _size_problem(path: Path, size: int) -> str | None:
+    if not path.is_file():
+        return f"{path.name} is missing"
+    actual = path.stat().st_size
+    return None if actual == size else f"{path.name} has {actual} bytes, {size} were sealed"
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file's bytes, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,18 @@
+"""Every file name in a dataset folder."""
+
+DATASET = "dataset.json"
+REJECTS = "rejects.jsonl"
+WORK = ".work"
+
+SPLITS = ("train", "val", "test")
+
+
+def shard_name(split: str, index: int, count: int) -> str:
+    """Name of shard `index` of `count`, as MindSpore's FileWriter names them: train.mindrecord07 of 12."""
+    width = len(str(count - 1))
+    return f"{split}.mindrecord{index:0{width}d}"
+
+
+def index_name(shard: str) -> str:
+    """Name of the SQLite index that MindRecord keeps beside a shard."""
+    return shard + ".db"

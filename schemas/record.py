@@ -1,0 +1,168 @@
+"""The schema of a record: its fields, their MindRecord types, and the role each plays.
+
+A field's *role* says what it holds (image, label, key); its *name* is the MindRecord column. Both programs
+look columns up by role, so a user's own schema file may rename every field.
+"""
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ContractError
+from schemas.parse import loads, only, take, take_all
+
+TYPES = ("int32", "int64", "float32", "float64", "string", "bytes")
+NUMERIC = ("int32", "int64", "float32", "float64")
+ROLES = {"classification": {"image": "bytes", "label": "int32", "key": "string"}}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column. `shape` makes a numeric field an array; -1 stands for one free dimension."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...] | None = None
+    role: str | None = None
+    index: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-zA-Z_]+", self.name):
+            raise ContractError(f"field name '{self.name}' must be letters, digits and underscores")
+        if self.type not in TYPES:
+            raise ContractError(f"field '{self.name}' has type '{self.type}', expected one of {', '.join(TYPES)}")
+        if self.shape is not None:
+            self._check_shape(self.shape)
+        if self.index and (self.is_blob or self.name[0].isdigit()):
+            raise ContractError(
+                f"field '{self.name}' cannot be indexed: only scalars whose name starts with no digit can"
+            )
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        legal = shape and shape.count(-1) <= 1 and all(size == -1 or size > 0 for size in shape)
+        if self.type not in NUMERIC or not legal:
+            raise ContractError(
+                f"field '{self.name}' has shape {list(shape)}: "
+                "only numeric fields have one, of positive sizes and at most one -1"
+            )
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether MindRecord stores the field in blob pages (bytes and arrays) or in raw pages (scalars)."""
+        return self.type == "bytes" or self.shape is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The field as it stands in JSON, defaults left out."""
+        value: dict[str, Any] = {"name": self.name, "type": self.type}
+        if self.shape is not None:
+            value["shape"] = list(self.shape)
+        if self.role is not None:
+            value["role"] = self.role
+        if self.index:
+            value["index"] = True
+        return value
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "Field":
+        """Read one field of a schema's JSON; raises ContractError."""
+        only(value, {"name", "type", "shape", "role", "index"}, where)
+        return cls(
+            name=take(value, "name", str, where),
+            type=take(value, "type", str, where),
+            shape=take_all(value, "shape", int, where) if "shape" in value else None,
+            role=take(value, "role", str, where) if "role" in value else None,
+            index=take(value, "index", bool, where) if "index" in value else False,
+        )
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    """The columns of every row in a dataset. `kind` names the task and so the roles that must be there."""
+
+    name: str
+    kind: str
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise ContractError(f"schema '{self.name}' has no field")
+        # SQLite column names ignore case, so two indexed fields may not differ in case only.
+        names = [field.name.lower() for field in self.fields]
+        twins = sorted({name for name in names if names.count(name) > 1})
+        if twins:
+            raise ContractError(f"schema '{self.name}' has two fields named '{twins[0]}' (case does not count)")
+
+    def require_roles(self) -> None:
+        """Raise ContractError unless each role of the schema's kind is held by one field of the right type."""
+        if self.kind not in ROLES:
+            raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(ROLES)}")
+        expected = ROLES[self.kind]
+        for role, kind in expected.items():
+            held = [field for field in self.fields if field.role == role]
+            if len(held) != 1 or held[0].type != kind or held[0].shape is not None:
+                raise ContractError(f"schema '{self.name}' needs exactly one field of role '{role}', of type {kind}")
+        spare = [field.name for field in self.fields if field.role not in expected]
+        if spare:
+            raise ContractError(f"schema '{self.name}': field '{spare[0]}' needs a role, one of {', '.join(expected)}")
+
+    def column(self, role: str) -> str:
+        """Name of the column that plays `role`; raises ContractError when there is none."""
+        for field in self.fields:
+            if field.role == role:
+                return field.name
+        raise ContractError(f"schema '{self.name}' has no field of role '{role}'")
+
+    @property
+    def blob_fields(self) -> tuple[Field, ...]:
+        """The fields stored in blob pages, in MindRecord's order: sorted by name."""
+        return tuple(sorted((f for f in self.fields if f.is_blob), key=lambda f: f.name))
+
+    @property
+    def raw_fields(self) -> tuple[Field, ...]:
+        """The scalar fields, in MindRecord's order: sorted by name."""
+        return tuple(sorted((f for f in self.fields if not f.is_blob), key=lambda f: f.name))
+
+    @property
+    def index_fields(self) -> tuple[Field, ...]:
+        """The indexed fields in the schema's own order, which MindRecord keeps."""
+        return tuple(field for field in self.fields if field.index)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema as it stands in JSON."""
+        return {"name": self.name, "kind": self.kind, "fields": [field.to_dict() for field in self.fields]}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "RecordSchema":
+        """Read a schema from parsed JSON; raises ContractError that names `where`."""
+        only(value, {"name", "kind", "fields"}, where)
+        fields = take_all(value, "fields", dict, where)
+        return cls(
+            name=take(value, "name", str, where),
+            kind=take(value, "kind", str, where),
+            fields=tuple(Field.from_dict(field, f"{where}, field {i}") for i, field in enumerate(fields)),
+        )
+
+
+def schema_names() -> list[str]:
+    """Names of the schemas that come with the package."""
+    folder = resources.files("schemas") / "records"
+    return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
+
+
+def load_schema(name_or_path: str) -> RecordSchema:
+    """The schema of that name, or the one in the JSON file at that path; raises ContractError."""
+    if name_or_path in schema_names():
+        data = (resources.files("schemas") / "records" / f"{name_or_path}.json").read_bytes()
+    else:
+        try:
+            data = Path(name_or_path).read_bytes()
+        except OSError as error:
+            raise ContractError(
+                f"'{name_or_path}' is neither a schema ({', '.join(schema_names())}) "
+                f"nor a readable JSON file ({error.strerror})"
+            ) from None
+    schema = RecordSchema.from_dict(loads(data, name_or_path), name_or_path)
+    schema.require_roles()
+    return schema

@@ -1,0 +1,191 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from dataprep.cli import main
+from dataprep.cli import shard as shard_command
+from dataprep.options import ShardOptions
+from dataprep.params import BudgetType, Size
+
+
+def run(*args: Any) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args], catch_exceptions=False)
+
+
+def shard(raw: Path, out: Path, *options: Any) -> Result:
+    return run("shard", raw, out, "--engine", "serial", *options)
+
+
+def test_every_option_is_a_field_and_has_its_default() -> None:
+    offered = shard_command.make_context("shard", ["source", "out"]).params
+    for name in ("source", "out", "dry_run", "overwrite", "restart", "as_json", "verbose", "quiet"):
+        del offered[name]
+    assert offered == {field.name: field.default for field in fields(ShardOptions)}
+
+
+def test_shard_prints_the_ledger(raw: Path, tmp_path: Path) -> None:
+    result = shard(raw, tmp_path / "out")
+    assert result.exit_code == 0
+    assert "found     42 = 40 written + 0 rejected + 2 ignored" in result.stdout
+    assert "splits    train 36, val 4; 2 classes" in result.stdout
+
+
+def test_json_is_one_object_on_stdout(raw: Path, tmp_path: Path) -> None:
+    result = shard(raw, tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["splits"] == {"train": 36, "val": 4}
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat" / "bad.jpg").write_bytes(b"")
+    result = shard(raw, tmp_path / "out", "--dry-run", "--num-shards", 3)
+    assert not (tmp_path / "out").exists()
+    for text in (
+        "layout 'classes'",
+        "cat",
+        "dog",
+        "rows",
+        "shards",
+        "1 of a sample",
+        "are free",
+        "nothing was written",
+    ):
+        assert text in result.stdout
+    planned = json.loads(shard(raw, tmp_path / "out", "--dry-run", "--num-shards", 3, "--json").stdout)
+    assert planned["splits"]["train"]["class_rows"] == [19, 18]
+    assert planned["splits"]["train"]["shards"] == 3
+    assert planned["sample_rejected"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--max-rejects", "0"], 3, "Error: 1 of 41 files were refused (1 empty)"),
+        (["--schema", "nope"], 1, "Error: 'nope' is neither a schema"),
+        (["--val", "0.6", "--test", "0.5"], 2, "leave nothing to train on"),
+        (["--max-rejects", "1.5"], 2, "neither a number of files nor a percentage"),
+        (["--shard-size", "big"], 2, "is not a size"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_an_exit_code(
+    raw: Path, tmp_path: Path, options: list[str], code: int, message: str
+) -> None:
+    (raw / "cat" / "bad.jpg").write_bytes(b"")
+    result = shard(raw, tmp_path / "out", *options)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_held_target_says_try_again_later(raw: Path, tmp_path: Path) -> None:
+    from dataprep.workdir import Workdir
+
+    with Workdir(tmp_path / "out"):
+        result = shard(raw, tmp_path / "out")
+    assert result.exit_code == 75
+
+
+def test_overwrite_removes_exactly_the_old_set(raw: Path, sealed: Path) -> None:
+    (sealed / "notes.txt").write_text("mine")
+    result = shard(raw, sealed, "--overwrite", "--num-shards", 2, "--seed", 5)
+    assert result.exit_code == 0
+    names = {path.name for path in sealed.iterdir()}
+    assert "notes.txt" in names
+    assert "train.mindrecord1" in names
+    assert "train.mindrecord2" not in names
+
+
+def test_an_overwrite_that_was_killed_is_finished_by_the_next(raw: Path, sealed: Path) -> None:
+    os.replace(sealed / "dataset.json", sealed / ".work" / "removing.json")
+    (sealed / "train.mindrecord0").unlink()
+    assert shard(raw, sealed, "--overwrite", "--num-shards", 2).exit_code == 0
+    assert run("verify", sealed).exit_code == 0
+
+
+def test_restart_begins_anew_with_other_options(raw: Path, sealed: Path) -> None:
+    (sealed / "dataset.json").unlink()
+    assert shard(raw, sealed, "--seed", 1).exit_code == 1
+    assert shard(raw, sealed, "--seed", 1, "--restart").exit_code == 0
+    assert run("verify", sealed).exit_code == 0
+
+
+def test_a_config_file_gives_defaults_and_a_flag_wins(raw: Path, tmp_path: Path) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text('val = 0.5\nnum-shards = 2\nmax-rejects = "3"\nignore = ["1*"]\n')
+    result = shard(raw, tmp_path / "out", "--config", config, "--num-shards", 4, "--json")
+    options = json.loads((tmp_path / "out" / "dataset.json").read_text())["plan"]["options"]
+    assert (options["val"], options["num_shards"], options["ignore"]) == (0.5, 4, ["1*"])
+    assert json.loads(result.stdout)["ignored"]["--ignore 1*"] == 10
+
+
+def test_an_unknown_key_in_a_config_file_suggests_the_near_one(raw: Path, tmp_path: Path) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text("num_shard = 2\n")
+    result = shard(raw, tmp_path / "out", "--config", config)
+    assert result.exit_code == 2
+    assert "unknown key 'num_shard'; did you mean 'num-shards'?" in result.stderr
+
+
+def test_a_file_of_classes_gives_the_order(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("dog\ncat\n")
+    shard(raw, tmp_path / "out", "--classes", tmp_path / "names.txt")
+    assert json.loads((tmp_path / "out" / "dataset.json").read_text())["classes"] == ["dog", "cat"]
+
+
+def test_verify_exits_with_1_and_names_what_is_wrong(sealed: Path) -> None:
+    assert run("verify", sealed).exit_code == 0
+    (sealed / "val.mindrecord0").unlink()
+    result = run("verify", sealed)
+    assert (result.exit_code, "val.mindrecord0 is missing" in result.stdout) == (1, True)
+
+
+def test_inspect_shows_a_record_and_saves_its_image(sealed: Path, raw: Path, tmp_path: Path) -> None:
+    result = run("inspect", sealed, "--key", "cat/01.png", "--save", tmp_path / "x.png")
+    assert "label: 0" in result.stdout
+    assert (tmp_path / "x.png").read_bytes() == (raw / "cat" / "01.png").read_bytes()
+    assert json.loads(run("inspect", sealed, "--row", 0, "--json").stdout)["image"]["bytes"] > 0
+
+
+def test_names_from_disk_cannot_move_the_cursor(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat" / "\x1b[2J.jpg").write_bytes(b"")
+    result = shard(raw, tmp_path / "out", "-v", "--max-rejects", 1)
+    assert "\x1b" not in result.stderr
+    assert "refused cat/\\x1b[2J.jpg: empty" in result.stderr
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_has_help_that_ends_with_an_example(command: str) -> None:
+    text = main.commands[command].help or ""
+    assert f"Example: dataprep {command} " in text
+    assert all(isinstance(p, click.Argument) or p.help for p in main.commands[command].params)  # type: ignore[attr-defined]
+
+
+def test_help_imports_neither_mindspore_nor_numpy_nor_pillow() -> None:
+    code = (
+        "import sys\nfrom dataprep.cli import main\n"
+        "for args in (['--help'], ['shard', '--help']):\n"
+        "    try: main(args)\n    except SystemExit: pass\n"
+        "sys.exit(bool({'mindspore', 'numpy', 'PIL'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("512MiB", 512 << 20), ("2GB", 2 * 10**9), ("1000", 1000), ("1.5 kib", 1536), ("3g", 3 * 10**9)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert Size().convert(text, None, None) == size
+
+
+def test_budgets() -> None:
+    budget = BudgetType().convert("1.5%", None, None)
+    assert (budget.allows(3, 200), budget.allows(4, 200), str(budget)) == (True, False, "1.5%")
+    assert str(BudgetType().convert("7", None, None)) == "7"
+    assert str(BudgetType().convert("1%", None, None)) == "1%"

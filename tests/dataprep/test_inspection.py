@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from mindspore.mindrecord import FileWriter
+
+from dataprep.errors import DataprepError
+from dataprep.inspection import inspect, read_key, read_row, save_image
+
+
+def test_a_dataset_is_described_by_split(sealed: Path) -> None:
+    found = inspect(sealed, "val")
+    assert (found.rows, found.splits, found.class_rows) == (4, {"train": 36, "val": 4}, {"cat": 2, "dog": 2})
+    assert found.shards == {"val.mindrecord0": 4}
+    with pytest.raises(DataprepError, match="has no split 'test'; it has train, val"):
+        inspect(sealed, "test")
+
+
+def test_rows_count_through_the_shards(sealed: Path) -> None:
+    shards = inspect(sealed, "train").shards
+    keys = [read_row(sealed, "train", number).values["key"] for number in range(36)]
+    assert len(set(keys)) == 36
+    assert read_row(sealed, "train", shards["train.mindrecord0"]).shard == "train.mindrecord1"
+    with pytest.raises(DataprepError, match="row 36 does not exist: train has the rows 0 to 35"):
+        read_row(sealed, "train", 36)
+
+
+def test_a_key_is_found_in_any_split(sealed: Path, raw: Path, tmp_path: Path) -> None:
+    for number in range(0, 40, 7):
+        key = next(path.relative_to(raw) for path in raw.glob(f"*/{number:02d}.*")).as_posix()
+        record = read_key(sealed, None, key)
+        save_image(record, tmp_path / "image")
+        assert (tmp_path / "image").read_bytes() == (raw / key).read_bytes()
+    with pytest.raises(DataprepError, match=r"no record has the key 'cat/99\.png'"):
+        read_key(sealed, None, "cat/99.png")
+
+
+def test_a_set_of_FileWriter_is_read_by_file_and_by_folder(tmp_path: Path) -> None:
+    writer = FileWriter(str(tmp_path / "theirs.mindrecord"), 2)
+    writer.add_schema({"data": {"type": "bytes"}, "label": {"type": "int32"}}, "theirs")
+    writer.add_index(["label"])
+    writer.write_raw_data([{"data": bytes([n + 1]), "label": n} for n in range(9)])
+    writer.commit()
+    for path in (tmp_path, tmp_path / "theirs.mindrecord1"):
+        found = inspect(path)
+        assert (found.rows, found.schema.name, sorted(found.shards)) == (
+            9,
+            "theirs",
+            ["theirs.mindrecord0", "theirs.mindrecord1"],
+        )
+        assert {read_row(path, None, n).values["label"] for n in range(9)} == set(range(9))
+    with pytest.raises(DataprepError, match="no indexed key column; ask with --row"):
+        read_key(tmp_path, None, "x")
+
+
+def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataprepError, match=r"holds neither dataset\.json nor MindRecord files"):
+        inspect(tmp_path)

@@ -1,0 +1,260 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep import pipeline, worker
+from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.mindrecord import ShardReader
+from dataprep.options import Budget
+from dataprep.verify import verify
+from dataprep.workdir import Workdir
+from schemas.dataset import load_dataset
+from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
+
+ANY = Budget(1.0, True)
+
+
+def rows(out: Path, split: str) -> list[dict[str, Any]]:
+    found = []
+    for entry in load_dataset(out).splits[split].shards:
+        with ShardReader(out / entry.name) as reader:
+            found += list(reader)
+    return found
+
+
+def test_every_file_is_written_rejected_or_ignored(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat" / "bad.jpg").write_bytes(b"<html>")
+    summary = shard(raw, tmp_path / "out", max_rejects=ANY)
+    assert (summary.found, summary.written) == (43, 40)
+    assert summary.rejected == {"not_an_image": 1}
+    assert summary.ignored == {"hidden": 1, "thumbs.db": 1}
+    lines = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
+    assert lines == [{"key": "cat/bad.jpg", "reason": "not_an_image", "detail": "its content is an HTML page"}]
+
+
+def test_rows_hold_the_files_bytes_label_and_key(raw: Path, tmp_path: Path) -> None:
+    shard(raw, tmp_path / "out", num_shards=3)
+    found = rows(tmp_path / "out", "train") + rows(tmp_path / "out", "val")
+    assert len({row["key"] for row in found}) == 40
+    for row in found:
+        assert row["image"] == (raw / row["key"]).read_bytes()
+        assert row["label"] == ["cat", "dog"].index(row["key"].split("/")[0])
+
+
+def test_the_bytes_do_not_depend_on_engine_or_workers(raw: Path, tmp_path: Path) -> None:
+    shard(raw, tmp_path / "a", num_shards=3)
+    shard(raw, tmp_path / "b", num_shards=3, engine="process", workers=2)
+    assert digests(tmp_path / "a") == digests(tmp_path / "b")
+    assert "train.mindrecord2.db" in digests(tmp_path / "a")
+
+
+def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
+    names = {path.name for path in sealed.iterdir()}
+    shards = {f"train.mindrecord{n}" for n in range(3)} | {"val.mindrecord0"}
+    assert names == shards | {f"{name}.db" for name in shards} | {"dataset.json", "rejects.jsonl", ".work"}
+    assert {path.name for path in (sealed / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
+
+
+def test_a_complete_job_run_again_says_so(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    summary = shard(raw, sealed, num_shards=3, workers=2)
+    assert (summary.already_complete, summary.built) == (True, 0)
+    assert digests(sealed) == before
+
+
+def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Path) -> None:
+    with pytest.raises(DataprepError, match=r"was begun with --seed 0, this command says 1"):
+        shard(raw, sealed, num_shards=3, seed=1)
+    with pytest.raises(DataprepError, match=r"was begun with --num-shards 3, this command says unset"):
+        shard(raw, sealed)
+
+
+def test_another_source_is_refused(raw: Path, sealed: Path, tmp_path: Path) -> None:
+    raw.rename(tmp_path / "moved")
+    with pytest.raises(DataprepError, match="was begun with SOURCE"):
+        shard(tmp_path / "moved", sealed, num_shards=3)
+
+
+def test_only_missing_shards_are_built_again(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord1.db").unlink()
+    progress = Silent()
+    pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), progress)
+    assert progress.names == ["train.mindrecord1"]
+    assert digests(sealed) == before
+
+
+def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat" / "bad.jpg").write_bytes(b"")
+    out = tmp_path / "out"
+    with pytest.raises(DataRefused, match=r"1 of 41 files were refused \(1 empty\), more than --max-rejects 1% allows"):
+        shard(raw, out)
+    assert not (out / "dataset.json").exists()
+    assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
+    summary = shard(raw, out, max_rejects=Budget(1, False))
+    assert (summary.built, summary.rejected) == (0, {"empty": 1})
+    assert not (out / ".work" / "rejects.jsonl").exists()
+
+
+def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(DataRefused, match="none of 1 files could be written"):
+        shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
+
+
+def test_a_file_that_changed_or_vanished_since_the_plan_is_rejected(raw: Path, tmp_path: Path) -> None:
+    class Meddler(Silent):
+        def planned(self, plan: Any, missing: Any) -> None:
+            (raw / "cat" / "01.png").unlink()
+            (raw / "cat" / "03.jpg").write_bytes(picture(99))
+            (raw / "cat" / "05.png").unlink()
+            os.mkfifo(raw / "cat" / "05.png")
+
+    summary = pipeline.shard(raw, tmp_path / "out", replace(QUICK, max_rejects=ANY), Meddler())
+    assert summary.rejected == {"changed": 1, "not_a_regular_file": 1, "vanished": 1}
+
+
+def test_two_jobs_on_one_target_are_told_apart(raw: Path, tmp_path: Path) -> None:
+    with Workdir(tmp_path / "out"), pytest.raises(TryLater, match=rf"is being written by process {os.getpid()} on"):
+        shard(raw, tmp_path / "out")
+
+
+def test_a_target_with_other_shards_in_it_is_refused(raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "train.mindrecord0").write_bytes(b"x")
+    with pytest.raises(DataprepError, match=r"holds train\.mindrecord0, which no job in it has written"):
+        shard(raw, tmp_path / "out")
+
+
+def test_a_target_inside_the_source_is_refused(raw: Path) -> None:
+    with pytest.raises(DataprepError, match="lies in SOURCE"):
+        shard(raw, raw / "out")
+
+
+def test_images_that_outgrow_their_page_get_larger_pages(files: Files, tmp_path: Path) -> None:
+    from PIL import Image
+
+    from tests.dataprep.conftest import encoded
+
+    noise = Image.frombytes("RGB", (300, 200), os.urandom(180_000))
+    small = encoded(noise.quantize(4), "GIF")  # a palette picture grows when it becomes RGB
+    source = files({"a/1.gif": encoded(noise, "WEBP", quality=1), "a/2.gif": small, "b/3.jpg": picture(3)})
+    shard(source, tmp_path / "out", val=0.0)
+    entry = load_dataset(tmp_path / "out").splits["train"].shards[0]
+    with ShardReader(tmp_path / "out" / entry.name) as reader:
+        largest = max(len(row["image"]) for row in reader)
+        assert largest > pipeline.Plan.open(tmp_path / "out" / ".work" / "plan.sqlite").geometry("train").page_size
+        assert reader.geometry.page_size >= largest
+    assert verify(tmp_path / "out").problems == []
+
+
+def test_pages_that_grow_end_alike_whichever_shard_asks_first(files: Files, tmp_path: Path, monkeypatch: Any) -> None:
+    from PIL import Image
+
+    from tests.dataprep.conftest import encoded
+
+    contents = {}
+    for number, side in enumerate((60, 200, 400, 90)):
+        image = Image.frombytes("RGB", (side, side), os.urandom(3 * side * side))
+        contents[f"a/{number}.webp"] = encoded(image, "WEBP", quality=1)
+    source = files(contents)
+    shard(source, tmp_path / "a", val=0.0, num_shards=4)
+    original = pipeline._missing
+    monkeypatch.setattr(pipeline, "_missing", lambda *args: original(*args)[::-1])
+    shard(source, tmp_path / "b", val=0.0, num_shards=4)
+    assert digests(tmp_path / "a") == digests(tmp_path / "b")
+
+
+def test_mean_and_std_are_those_of_the_train_pixels(files: Files, tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    from tests.dataprep.conftest import encoded
+
+    images = [Image.frombytes("RGB", (4, 4), bytes(range(n, n + 48))) for n in (0, 100)]
+    shard(files({f"a/{n}.png": encoded(image, "PNG") for n, image in enumerate(images)}), tmp_path / "out", val=0.0)
+    pixels = load_dataset(tmp_path / "out").pixels
+    values = np.concatenate([np.asarray(image).reshape(-1, 3) for image in images]).astype(float)
+    assert pixels is not None
+    assert pixels.images == 2
+    assert pixels.mean == pytest.approx(values.mean(axis=0))
+    assert pixels.std == pytest.approx(values.std(axis=0), abs=1e-6)
+
+
+def test_files_get_the_mode_that_the_umask_says(sealed: Path) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    assert {path.stat().st_mode & 0o777 for path in sealed.iterdir() if path.is_file()} == {0o666 & ~mask}
+
+
+def test_a_killed_worker_is_noticed_at_once(raw: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(pipeline, "build_shard", _die)
+    with pytest.raises(DataprepError, match="a worker process was killed"):
+        shard(raw, tmp_path / "out", engine="process", workers=1)
+
+
+def _die(_task: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def command(raw: Path, out: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "dataprep", "shard", str(raw), str(out), "--num-shards", "8", *options]
+
+
+@pytest.mark.parametrize("shards_before_kill", [1, 5])
+def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
+    raw: Path, tmp_path: Path, shards_before_kill: int
+) -> None:
+    calm = shard(raw, tmp_path / "calm", num_shards=8)
+    out = tmp_path / "killed"
+    with subprocess.Popen(command(raw, out, "--workers", "1", "-v"), stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr is not None
+        built = 0
+        while built < shards_before_kill:
+            built += job.stderr.readline().startswith("built")
+        job.kill()
+    assert not (out / "dataset.json").exists()
+    again = subprocess.run(command(raw, out, "--workers", "2", "--json"), capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["built"] <= calm.shards - shards_before_kill
+    assert digests(out) == digests(tmp_path / "calm")
+    assert not (out / ".work" / "attempts").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_job_with_its_code_and_says_how_to_go_on(
+    raw: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "out"
+    with subprocess.Popen(command(raw, out, "--workers", "1", "-v"), stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr is not None
+        while not job.stderr.readline().startswith("built"):
+            pass
+        job.send_signal(number)
+        said = job.stderr.read()
+    assert job.returncode == code
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    shard(raw, out, num_shards=8)
+
+
+def test_a_reject_of_the_scan_is_listed(raw: Path, tmp_path: Path) -> None:
+    os.symlink("nowhere", raw / "cat" / "link.jpg")
+    summary = shard(raw, tmp_path / "out", max_rejects=ANY)
+    assert summary.rejected == {"dangling_link": 1}
+
+
+def test_build_shard_is_idempotent(sealed: Path, raw: Path) -> None:
+    plan = pipeline.Plan.open(sealed / ".work" / "plan.sqlite")
+    with Workdir(sealed) as work:
+        task = next(pipeline._tasks(plan, work, QUICK, plan.shards))
+        receipts = [worker.build_shard(task) for _ in range(2)]
+    assert receipts[0].shard == receipts[1].shard
+    assert receipts[0].rejects == [] == receipts[1].rejects
+    plan.close()

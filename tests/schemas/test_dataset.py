@@ -1,0 +1,109 @@
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.dataset import Dataset, PixelStats, Shard, Split, file_problems, load_dataset
+from schemas.errors import ContractError
+from schemas.layout import shard_name
+from schemas.record import load_schema
+
+DIGEST = hashlib.sha256(b"").hexdigest()
+SHARD = Shard("train.mindrecord0", 3, 10, DIGEST, 0, DIGEST)
+DATASET = Dataset(
+    schema=load_schema("classification"),
+    classes=("cat", "dog"),
+    splits={"train": Split((1, 2), (SHARD,))},
+    found=6,
+    rejected={"empty": 1},
+    ignored={"hidden": 2},
+    changed={},
+    policy={"quality": 95},
+    plan={"seed": 0},
+    pixels=PixelStats((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), 3),
+)
+
+
+def test_a_dataset_survives_its_json() -> None:
+    data = DATASET.to_json()
+    assert Dataset.from_json(data) == DATASET
+    assert Dataset.from_json(data).to_json() == data
+
+
+def test_the_digest_is_the_sha256_of_the_file() -> None:
+    assert DATASET.digest == hashlib.sha256(DATASET.to_json()).hexdigest()
+
+
+@pytest.mark.parametrize(("old", "new"), [('"cat"', '"cow"'), ('"found": 6', '"found": 7'), ('"rows": 3', '"rows": 4')])
+def test_an_edit_breaks_the_seal(old: str, new: str) -> None:
+    edited = DATASET.to_json().decode().replace(old, new, 1)
+    with pytest.raises(ContractError, match="was edited after it was sealed"):
+        Dataset.from_json(edited.encode())
+
+
+def resealed(**changes: Any) -> bytes:
+    """The manifest of somebody who knows how to seal."""
+    body = json.loads(DATASET.to_json())
+    del body["seal"]
+    body |= changes
+    seal = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return json.dumps(body | {"seal": seal}).encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"found": 7}, "found is not written"),
+        ({"classes": ["cat"]}, "split 'train' does not fit the classes"),
+        ({"classes": "cat"}, "'classes' is 'cat', expected list"),
+        ({"splits": {"train": 3}}, "'train' is 3, expected dict"),
+        ({"version": 99}, "is not a mindrecord-dataset of version 1"),
+        ({"pixels": {"mean": [1.0], "std": [1.0], "images": 1}}, "need three channels"),
+    ],
+)
+def test_a_manifest_that_does_not_hold_together_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        Dataset.from_json(resealed(**changes))
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "", "..", "a/b"])
+def test_a_shard_name_cannot_leave_the_folder(name: str) -> None:
+    with pytest.raises(ContractError, match="leaves the dataset folder"):
+        replace(SHARD, name=name)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_what_is_not_json_is_refused(data: bytes) -> None:
+    with pytest.raises(ContractError, match=r"dataset\.json"):
+        Dataset.from_json(data)
+
+
+def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="make a dataset with 'dataprep shard"):
+        load_dataset(tmp_path)
+    (tmp_path / ".work").mkdir()
+    with pytest.raises(ContractError, match="run the same 'dataprep shard' command again"):
+        load_dataset(tmp_path)
+    with pytest.raises(ContractError, match="is not a folder"):
+        load_dataset(tmp_path / "nowhere")
+
+
+def test_file_problems_names_each_file(tmp_path: Path) -> None:
+    assert file_problems(tmp_path, [SHARD]) == ["train.mindrecord0 is missing", "train.mindrecord0.db is missing"]
+    (tmp_path / "train.mindrecord0").write_bytes(b"x" * 9)
+    (tmp_path / "train.mindrecord0.db").write_bytes(b"")
+    assert file_problems(tmp_path, [SHARD]) == ["train.mindrecord0 has 9 bytes, 10 were sealed"]
+    (tmp_path / "train.mindrecord0").write_bytes(b"x" * 10)
+    assert file_problems(tmp_path, [SHARD]) == []
+    changed = replace(SHARD, index_bytes=1)
+    (tmp_path / "train.mindrecord0.db").write_bytes(b"y")
+    assert "is not the index that was sealed" in file_problems(tmp_path, [changed])[0]
+
+
+def test_shards_are_named_as_FileWriter_names_them() -> None:
+    assert [shard_name("train", i, 3) for i in range(3)] == [f"train.mindrecord{i}" for i in range(3)]
+    assert shard_name("val", 7, 11) == "val.mindrecord07"
+    assert shard_name("val", 7, 10) == "val.mindrecord7"
