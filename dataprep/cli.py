@@ -104,7 +104,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--test", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
               help="Share of each class for test.")
 @click.option("--seed", default=0, show_default=True, help="Decides splits and the order of rows.")
-@click.option("--shard-size", type=Size(), default="512MiB", show_default=True, help="About the size of a shard.")
+@click.option("--shard-size", type=Size(),
+              help="About the size of a shard.  [default: 512MiB, for small sets a sixteenth of them]")
 @click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, in place of --shard-size.")
 @click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
               help="keep: JPEG stays JPEG, all else becomes PNG.")

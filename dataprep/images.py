@@ -188,13 +188,16 @@ def _remake(image: Image.Image, policy: Policy) -> Picture:
             image.draft(None, (policy.resize, policy.resize))
         image.load()
         angle = _orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
-        image = _to_eight_bit(image, source, policy, changed)
+        image = _to_eight_bit(image, source, changed)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
         changed.append("exif_rotated")
     if policy.resize is not None and min(image.size) > policy.resize:
         image = _shrink(image, policy.resize)
         changed.append("resized")
+    if image.mode == "RGBA":
+        image = _flatten(image, policy.background)
+        changed.append("alpha_flattened")
     target = _target(source, policy)
     if target != ("JPEG" if source == "MPO" else source):
         changed.append(f"{source.lower()}_to_{target.lower()}")
@@ -207,8 +210,8 @@ def _target(source: str, policy: Policy) -> str:
     return policy.image_format.upper()
 
 
-def _to_eight_bit(image: Image.Image, source: str, policy: Policy, changed: list[str]) -> Image.Image:
-    """The picture in mode RGB or L."""
+def _to_eight_bit(image: Image.Image, source: str, changed: list[str]) -> Image.Image:
+    """The picture in mode RGB or L, or RGBA where it has transparent parts."""
     mode = image.mode
     if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
         changed.append("depth_16_to_8")
@@ -216,8 +219,7 @@ def _to_eight_bit(image: Image.Image, source: str, policy: Policy, changed: list
     if mode in ("I", "F"):
         raise Refusal("unsupported_depth", f"its pixels are of mode {mode}: no value of them is known to be white")
     if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
-        changed.append("alpha_flattened")
-        return _flatten(image, policy.background)
+        return image.convert("RGBA")
     if mode == "1":
         changed.append("bilevel_to_grey")
         return image.convert("L")
@@ -238,7 +240,6 @@ def _high_byte(image: Image.Image) -> Image.Image:
 
 def _flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:
     """Lay the picture over one colour: what lies under transparent pixels is garbage that no one saw."""
-    image = image.convert("RGBA")
     ground = Image.new("RGBA", image.size, (*background, 255))
     return Image.alpha_composite(ground, image).convert("RGB")
 
@@ -254,10 +255,8 @@ def _encode(image: Image.Image, target: str, policy: Policy) -> bytes:
     if target == "JPEG" and max(image.size) > 65_500:
         raise Refusal("too_large", f"{image.width} x {image.height} pixels do not fit into a JPEG")
     options: dict[str, Any] = {"quality": policy.quality} if target == "JPEG" else {"compress_level": 6}
-    # A copy without info: no profile, comment or EXIF of the source may come along.
-    bare = image.copy()
-    bare.info = {}
-    bare.save(buffer, target, **options)
+    image.info = {}  # or a profile, comment or EXIF of the source would come along
+    image.save(buffer, target, **options)
     return buffer.getvalue()
 
 

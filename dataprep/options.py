@@ -7,7 +7,6 @@ from typing import Any
 from dataprep.images import Policy
 from dataprep.sources.walk import WalkOptions
 
-MIB = 1 << 20
 # These do not change a byte of the result, so they may differ when a job is run again.
 BEHAVIOUR = frozenset({"workers", "engine", "max_rejects"})
 
@@ -31,8 +30,8 @@ class Budget:
 class ShardOptions:
     """Options of a shard job. Sizes are in bytes, `val` and `test` are shares of each class, `resize` in pixels.
 
-    `workers` None means one per core. `num_shards` counts the train split's shards; the other splits get shards
-    of about the same size.
+    `workers` None means one per core. `shard_size` None means 512 MiB, less for small sets, see place.shard_size.
+    `num_shards` counts the train split's shards; the other splits get shards of about the same size.
     """
 
     layout: str = "auto"
@@ -41,7 +40,7 @@ class ShardOptions:
     val: float = 0.1
     test: float = 0.0
     seed: int = 0
-    shard_size: int = 512 * MIB
+    shard_size: int | None = None
     num_shards: int | None = None
     image_format: str = "keep"
     quality: int = 95

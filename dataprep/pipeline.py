@@ -202,14 +202,25 @@ def _check_budget(options: ShardOptions, rejects: list[Reject], dataset: Dataset
     if dataset.written and options.max_rejects.allows(len(rejects), candidates):
         return
     listed = work.save_rejects(rejects)
+    advice = _advice(rejects)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
     if not dataset.written:
-        raise DataRefused(f"none of {candidates} files could be written ({reasons}); they are listed in {listed}")
+        raise DataRefused(f"none of {candidates} files could be written ({reasons}); they are listed in {listed}{advice}")
     raise DataRefused(
         f"{len(rejects)} of {candidates} files were refused ({reasons}), more than --max-rejects {options.max_rejects} "
-        f"allows; nothing is sealed. They are listed in {listed}; the same command with a larger --max-rejects "
+        f"allows; nothing is sealed. They are listed in {listed}{advice}; the same command with a larger --max-rejects "
         "seals what was built"
     )
+
+
+def _advice(rejects: list[Reject]) -> str:
+    """What to do about files of a kind that nobody meant to train on, such as SVGs beside their PNGs."""
+    endings = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
+    ending, count = endings.most_common(1)[0] if endings else ("", 0)
+    return f"; --ignore '*{ending}' --restart leaves out {count} of them" if ending else ""
+
+
+_OTHER_KIND = ("unsupported_format", "not_an_image")
 
 
 def _dataset(plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str]) -> Dataset:

@@ -22,6 +22,13 @@ def quotas(count: int, val: float, test: float) -> tuple[int, int]:
     return val_count, test_count
 
 
+def shard_size(total: int) -> int:
+    """Bytes a shard where the user names none: 512 MiB, or a sixteenth of a smaller set, so that it can be built,
+    read and shuffled in parallel, but at least 4 MiB. A function of the set alone: not of cores or workers.
+    """
+    return min(512 * MIB, max(4 * MIB, total // 16))
+
+
 def shard_count(split_bytes: int, train_bytes: int, shard_size: int, num_shards: int | None) -> int:
     """Number of shards of a split. With num_shards the train split gets that many, the others in proportion."""
     if num_shards is None:

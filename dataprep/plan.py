@@ -255,9 +255,10 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
     query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
     splits = {split: rest for split, *rest in db.execute(query).fetchall()}
     train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
+    shard_size = options.shard_size or place.shard_size(sum(rest[2] for rest in splits.values()))
     geometry = {}
     for split, (first, last, size, largest) in splits.items():
-        count = place.shard_count(size, train_bytes, options.shard_size, options.num_shards)
+        count = place.shard_count(size, train_bytes, shard_size, options.num_shards)
         _cut_split(db, split, first, last, size, count)
         rows = last - first + 1
         planned = place.geometry((size + rows * place.ROW_OVERHEAD) // count, largest, count)

@@ -55,15 +55,16 @@ def draw_sample(folder: Path, images: int = 1200, classes: int = 6, seed: int = 
 
 def draw(name: str, rng: random.Random) -> Image.Image:
     """One shape of this name on a textured ground: place, size, angle and colours by `rng`."""
-    width, height = rng.randint(*SIDES), rng.randint(*SIDES)
+    width = rng.randint(*SIDES)
+    height = min(max(round(width * rng.uniform(0.8, 1.25)), SIDES[0]), SIDES[1])
     ground_colour, colour = _two_colours(rng)
     image = _ground(width, height, ground_colour, rng)
-    radius = min(width, height) * rng.uniform(0.28, 0.42)
+    radius = min(width, height) * rng.uniform(0.36, 0.48)
     centre = rng.uniform(radius, width - radius), rng.uniform(radius, height - radius)
     # Drawn at four times the size and shrunk, for smooth edges.
     mask = Image.new("L", (4 * width, 4 * height), 0)
     pen = ImageDraw.Draw(mask)
-    angle = rng.uniform(0, 2 * math.pi)
+    angle = rng.uniform(-0.4, 0.4)
     for outline, value in SHAPES[name]():
         pen.polygon([_place(point, centre, radius, angle) for point in outline], fill=value)
     paint = _ground(width, height, colour, rng)
@@ -92,7 +93,7 @@ def _ground(width: int, height: int, colour: list[int], rng: random.Random) -> I
         (width, height), Image.Resampling.BICUBIC
     )
     grain = noise.normal(0, 6, (height, width, 3))
-    soft = (np.asarray(blotches, dtype=np.float64)[:, :, None] - 127) * 0.25
+    soft = (np.asarray(blotches, dtype=np.float64)[:, :, None] - 127) * 0.2
     return Image.fromarray((np.array(colour) + soft + grain).clip(0, 255).astype(np.uint8))
 
 

@@ -32,6 +32,10 @@ def test_num_shards_counts_train_shards_and_others_follow_in_size() -> None:
     assert place.shard_count(0, 0, 512, None) == 1
 
 
+def test_a_small_set_still_gets_several_shards() -> None:
+    assert [place.shard_size(total) >> 20 for total in (0, 160 << 20, 1 << 40)] == [4, 10, 512]
+
+
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 9))
 def test_shards_are_runs_of_about_equal_bytes(sizes: list[int], count: int) -> None:
     total, before, numbers = sum(sizes), 0, []
