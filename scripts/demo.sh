@@ -19,3 +19,13 @@ echo "== dataprep verify $demo/dataset"
 .venv/bin/dataprep verify "$demo/dataset"
 echo "== trainer run $demo/dataset --out $demo/run"
 .venv/bin/trainer run "$demo/dataset" --out "$demo/run"
+
+cat <<END
+
+What lies where:
+  $demo/raw       the raw images, one folder a class
+  $demo/dataset   the sealed MindRecord set: dataset.json, shards with their indexes, rejects.jsonl
+  $demo/run       best.ckpt, last.ckpt, config.json, metrics.jsonl
+Next: .venv/bin/dataprep inspect $demo/dataset --row 0
+      .venv/bin/trainer eval $demo/run $demo/dataset
+END

@@ -20,10 +20,11 @@ find_python() {
 }
 
 install() {
-    local stamp
-    # The stamp holds what was installed from, so that a rerun installs only after a change of it.
-    stamp="$(cat setup.cfg pyproject.toml | cksum) $1"
-    if [ "$(cat .venv/installed-from 2>/dev/null)" = "$stamp" ]; then
+    local sum stamp
+    # A stamp for each set of extras holds what it was installed from, so that a rerun installs only after a change.
+    sum="$(cat setup.cfg pyproject.toml | cksum)"
+    stamp=".venv/installed$1"
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$sum" ]; then
         return
     fi
     if ! .venv/bin/python -c '' 2>/dev/null; then
@@ -33,5 +34,5 @@ install() {
     fi
     echo "installing into .venv (MindSpore is some 500 MB, so the first time takes minutes)" >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$1" || fail "pip could not install the package"
-    echo "$stamp" > .venv/installed-from
+    echo "$sum" > "$stamp"
 }
