@@ -1,0 +1,135 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from schemas.errors import ContractError
+from trainer import cli
+from trainer.errors import Interrupted, TrainerError
+
+
+def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the program as a process; `check_imports` is code to run before it ends."""
+    code = f"import sys, atexit\natexit.register(lambda: exec({check_imports!r}))\nfrom trainer.cli import main\nmain()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+
+
+NO_HEAVY = "print('HEAVY', [m for m in ('mindspore', 'numpy', 'tqdm', 'PIL', 'dataprep') if m in sys.modules])"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["eval", "--help"]])
+def test_help_is_quick_and_imports_nothing_heavy(arguments: list[str]) -> None:
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = program(*arguments, check_imports=NO_HEAVY)
+        took.append(time.perf_counter() - began)
+        assert done.returncode == 0
+        assert done.stdout.startswith("Usage:")
+        assert done.stdout.endswith("HEAVY []\n")
+        if took[-1] < 0.3:
+            return
+    pytest.fail(f"--help took {min(took):.2f} s at best, 0.3 s are allowed")
+
+
+def test_dry_run_plans_for_ascend_on_any_machine_without_mindspore(stripes: Path, tmp_path: Path) -> None:
+    done = program("run", stripes, "--device", "Ascend", "--dry-run", cwd=tmp_path, check_imports=NO_HEAVY)
+    assert done.returncode == 0, done.stderr
+    assert "mindspore.set_device(device_target='Ascend')" in done.stdout
+    assert "mindspore.amp.auto_mixed_precision(amp_level='O2')" in done.stdout
+    assert "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=-1)" in done.stdout
+    assert done.stdout.endswith("HEAVY []\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_as_json_holds_configuration_decisions_and_calls(stripes: Path) -> None:
+    arguments = ["run", str(stripes), "--device", "CPU", "--workers", "999", "--dry-run", "--json"]
+    done = CliRunner().invoke(cli.cli, arguments)
+    shown = json.loads(done.stdout)
+    assert shown["config"]["workers"] == 999
+    assert next(d for d in shown["decisions"] if d["setting"] == "workers")["asked"] == "999"
+    assert "mindspore.set_device(device_target='CPU')" in shown["calls"]
+
+
+def settings_of(*arguments: str) -> dict[str, object]:
+    return dict(cli.run.make_context("run", list(arguments)).params)
+
+
+def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('epochs = 3\nbatch-size = 8\namp_level = "O2"\nsink = false\n')
+    settings = settings_of("d", "--epochs", "5", "--config", str(file))
+    assert (settings["epochs"], settings["batch_size"], settings["amp_level"]) == (5, 8, "O2")
+    assert settings["sink"] is False
+    assert settings["optimizer"] == "adamw"
+
+
+def test_unknown_key_in_config_file_suggests_the_near_one(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("epoch = 3\n")
+    with pytest.raises(click.BadParameter, match="unknown key 'epoch'; did you mean 'epochs'"):
+        settings_of("d", "--config", str(file))
+
+
+def test_value_of_the_wrong_type_in_config_file_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('epochs = "many"\n')
+    with pytest.raises(click.BadParameter, match="'many' is not a valid integer"):
+        settings_of("d", "--config", str(file))
+
+
+@pytest.mark.parametrize("text", ["epochs = ", None])
+def test_config_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "run.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(TrainerError, match=f"cannot read {file}"):
+        settings_of("d", "--config", str(file))
+
+
+def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    monkeypatch.setitem(sys.modules, "tomli", None)
+    with pytest.raises(TrainerError, match=r"pip install 'mindspore-dataprep\[toml\]'"):
+        settings_of("d", "--config", str(tmp_path / "run.toml"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(TrainerError("x"), 1), (ContractError("x"), 3), (Interrupted(2, None), 130), (Interrupted(15, Path("c")), 143)],
+)
+def test_exit_code_tells_the_kind_of_failure(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(standalone_mode: bool) -> None:
+        raise error
+
+    monkeypatch.setattr(cli.cli, "main", fail)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == code
+    assert capsys.readouterr().err == f"Error: {error}\n"
+
+
+def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
+    done = program("run", tmp_path, "--epochs", "0")
+    assert done.returncode == 2
+    assert "Invalid value for '--epochs'" in done.stderr
+
+
+def test_unsealed_folder_exits_with_3_and_one_line(tmp_path: Path) -> None:
+    done = program("run", tmp_path, "--device", "CPU", "--dry-run")
+    assert done.returncode == 3
+    assert done.stderr == f"Error: {tmp_path} holds no dataset.json; make a dataset with 'dataprep shard SOURCE OUT'\n"
+
+
+def test_unknown_model_exits_with_1_and_the_near_name(stripes: Path) -> None:
+    done = program("run", stripes, "--device", "CPU", "--model", "resnet81", "--dry-run")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: unknown model 'resnet81'; did you mean 'resnet18'?")

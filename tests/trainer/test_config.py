@@ -1,0 +1,31 @@
+import dataclasses
+import json
+
+import pytest
+
+from trainer.cli import run
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+
+NOT_SETTINGS = {"config", "dry_run", "as_json", "verbose"}
+
+
+def test_options_of_run_are_the_fields_of_run_config_with_the_same_defaults() -> None:
+    context = run.make_context("run", ["data"])
+    options = {name: value for name, value in context.params.items() if name not in NOT_SETTINGS}
+    assert options == dataclasses.asdict(RunConfig(dataset="data"))
+
+
+def test_every_option_says_what_it_does() -> None:
+    plain = {"dataset", "epochs", "batch_size", "label_smoothing", "seed"}
+    assert {p.name for p in run.params if not getattr(p, "help", None)} == plain
+
+
+def test_stored_form_gives_the_same_configuration_back() -> None:
+    config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3)
+    assert RunConfig.from_dict(json.loads(config.to_json())) == config
+
+
+def test_stored_form_with_an_unknown_key_is_refused_by_name() -> None:
+    with pytest.raises(TrainerError, match="'epoch'; did you mean 'epochs'"):
+        RunConfig.from_dict({"dataset": "d", "epoch": 3})

@@ -1,0 +1,97 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.dataset import load_dataset
+from schemas.errors import ContractError
+from trainer import data
+from trainer.device import InEffect
+from trainer.errors import TrainerError
+from trainer.plan import Pixels
+from trainer.recipes import RECIPES
+
+PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
+
+
+def epochs(pipeline: Any, count: int) -> list[list[tuple[Any, Any]]]:
+    iterator = pipeline.create_tuple_iterator(num_epochs=count, output_numpy=True)
+    return [[(images, labels) for images, labels in iterator] for _ in range(count)]
+
+
+def fingerprints(batches: list[tuple[Any, Any]]) -> list[bytes]:
+    return [image.tobytes() for images, _ in batches for image in images]
+
+
+def train_pipeline(folder: Path, cpu: InEffect, batch_size: int, recipe: str = "none") -> Any:
+    return data.train_batches(folder, load_dataset(folder), RECIPES[recipe], PIXELS, batch_size, cpu)
+
+
+def eval_pipeline(folder: Path, cpu: InEffect, batch_size: int) -> Any:
+    return data.eval_batches(folder, load_dataset(folder), "val", RECIPES["none"], PIXELS, batch_size, cpu)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_recipe_gives_normalised_batches_of_one_shape_in_training_and_evaluation(
+    recipe: str, stripes: Path, cpu: InEffect
+) -> None:
+    dataset = load_dataset(stripes)
+    train = data.train_batches(stripes, dataset, RECIPES[recipe], PIXELS, 48, cpu)
+    val = data.eval_batches(stripes, dataset, "val", RECIPES[recipe], PIXELS, 13, cpu)
+    for pipeline, count in ((train, 48), (val, 13)):
+        [[(images, labels)]] = epochs(pipeline, 1)
+        assert (images.shape, images.dtype) == ((count, 3, 32, 32), np.float32)
+        assert (labels.shape, labels.dtype) == ((count,), np.int32)
+        assert abs(images.mean()) < 1.0
+        assert 0.3 < images.std() < 2.0
+
+
+def test_training_shuffles_anew_each_epoch_and_holds_every_row_once(stripes: Path, cpu: InEffect) -> None:
+    first, second = (fingerprints(epoch) for epoch in epochs(train_pipeline(stripes, cpu, 12), 2))
+    assert first != second
+    assert len(set(first)) == 48
+    assert set(first) == set(second)
+
+
+def test_training_order_is_the_same_again_for_the_same_seed(stripes: Path, cpu: InEffect) -> None:
+    runs = [fingerprints(epochs(train_pipeline(stripes, cpu, 12), 1)[0]) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_training_drops_the_incomplete_batch(stripes: Path, cpu: InEffect) -> None:
+    assert [len(labels) for _, labels in epochs(train_pipeline(stripes, cpu, 20), 1)[0]] == [20, 20]
+
+
+def test_evaluation_gives_every_row_once_the_last_batch_smaller(stripes: Path, cpu: InEffect) -> None:
+    [batches] = epochs(eval_pipeline(stripes, cpu, 5), 1)
+    assert [len(labels) for _, labels in batches] == [5, 5, 3]
+    assert len(set(fingerprints(batches))) == 13
+
+
+def test_labels_that_name_a_class_pass(stripes: Path, cpu: InEffect) -> None:
+    data.check_labels(stripes, load_dataset(stripes), "train", cpu)
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path], cpu: InEffect) -> None:
+    folder = make_set({"train": [0, 1, 2, label]})
+    with pytest.raises(ContractError, match=rf"1 labels outside 0\.\.2, for example {label}"):
+        data.check_labels(folder, load_dataset(folder), "train", cpu)
+
+
+def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., Path], cpu: InEffect) -> None:
+    folder = make_set({"train": [0, 0, 2]})
+    data.check_labels(folder, load_dataset(folder), "train", cpu)
+
+
+def test_failure_of_the_pipeline_becomes_one_sentence() -> None:
+    sentence = "reading /d failed: map operation: .Decode. failed.; 'dataprep verify'"
+    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(Path("/d")):
+        raise RuntimeError("map operation: [Decode] failed.\n----\nC++ call stack\n")
+
+
+def test_other_failures_keep_their_traceback() -> None:
+    with pytest.raises(RuntimeError, match="unrelated"), data.pipeline_errors(Path("/d")):
+        raise RuntimeError("unrelated")

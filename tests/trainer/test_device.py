@@ -1,0 +1,117 @@
+import inspect
+
+import mindspore
+import pytest
+
+from trainer.config import RunConfig
+from trainer.decision import Call, Decision, table
+from trainer.device import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, decide
+from trainer.errors import TrainerError
+
+ASCEND, PLAIN = Machine(ascend=True, cores=8), Machine(ascend=False, cores=2)
+
+
+def line(effect: InEffect, setting: str) -> Decision:
+    return next(one for one in effect.decisions if one.setting == setting)
+
+
+def test_auto_takes_ascend_where_there_is_one_and_cpu_elsewhere() -> None:
+    assert decide(RunConfig("d"), ASCEND).device == "Ascend"
+    assert decide(RunConfig("d", device="auto"), PLAIN).device == "CPU"
+    assert decide(RunConfig("d", device="CPU"), ASCEND).device == "CPU"
+
+
+def test_ascend_asked_for_and_absent_is_refused_with_advice() -> None:
+    with pytest.raises(TrainerError, match=r"npu-smi info.*--device CPU"):
+        decide(RunConfig("d", device="Ascend"), PLAIN)
+
+
+def test_defaults_on_ascend_are_graph_o2_dynamic_scale_and_sink() -> None:
+    effect = decide(RunConfig("d"), ASCEND)
+    assert (effect.graph, effect.precision.amp_level, effect.sink, effect.workers) == (True, "O2", True, 8)
+    assert [str(call) for call in effect.calls] == [
+        "mindspore.set_device(device_target='Ascend')",
+        "mindspore.set_context(mode=0)",
+        "mindspore.set_seed(seed=0)",
+        "mindspore.dataset.config.set_seed(seed=0)",
+        "mindspore.dataset.config.set_fast_recovery(fast_recovery=False)",
+        "mindspore.dataset.config.set_num_parallel_workers(num=8)",
+        "mindspore.dataset.config.set_prefetch_size(size=8)",
+        "mindspore.amp.auto_mixed_precision(amp_level='O2')",
+        "mindspore.amp.DynamicLossScaler(scale_value=65536, scale_factor=2, scale_window=2000)",
+        "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=-1)",
+    ]
+
+
+def test_defaults_on_cpu_are_o0_without_scale_or_sink() -> None:
+    effect = decide(RunConfig("d"), PLAIN)
+    assert (effect.precision.amp_level, effect.precision.scaler, effect.sink) == ("O0", None, False)
+    assert effect.train.arguments == {"dataset_sink_mode": False, "sink_size": -1}
+
+
+def test_level_that_is_given_is_obeyed_on_cpu() -> None:
+    effect = decide(RunConfig("d", amp_level="O2"), PLAIN)
+    assert effect.precision.amp_level == "O2"
+    assert effect.precision.scaler is not None
+    assert line(effect, "amp level") == Decision(
+        "amp level", "O2", "O2", "asked for, though float16 costs about twice on CPU"
+    )
+
+
+def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
+    effect = decide(RunConfig("d", sink=True), PLAIN)
+    assert not effect.sink
+    assert (line(effect, "sink").asked, line(effect, "sink").effect) == ("on", "off")
+    assert "cannot sink on CPU" in line(effect, "sink").why
+
+
+def test_more_workers_than_cores_are_lowered_and_said_to_be() -> None:
+    effect = decide(RunConfig("d", workers=99), PLAIN)
+    assert effect.workers == 2
+    assert (line(effect, "workers").asked, line(effect, "workers").effect) == ("99", "2")
+    assert Call("mindspore.dataset.config.set_num_parallel_workers", {"num": 2}) in effect.setup
+
+
+@pytest.mark.parametrize(
+    ("machine", "mode", "fused"), [(ASCEND, None, True), (ASCEND, "pynative", False), (PLAIN, None, False)]
+)
+def test_graph_kernel_is_fused_in_graph_mode_on_ascend_only(machine: Machine, mode: str | None, fused: bool) -> None:
+    effect = decide(RunConfig("d", graph_kernel=True, mode=mode), machine)
+    context = next(call for call in effect.setup if call.name == "mindspore.set_context")
+    assert ("jit_config" in context.arguments) is fused
+    assert line(effect, "graph kernel").effect == ("on" if fused else "off")
+
+
+def test_pynative_mode_on_ascend_does_not_sink_unless_asked() -> None:
+    assert not decide(RunConfig("d", mode="pynative"), ASCEND).sink
+    assert decide(RunConfig("d", mode="pynative", sink=True), ASCEND).sink
+
+
+@pytest.mark.parametrize("machine", [ASCEND, PLAIN])
+@pytest.mark.parametrize(
+    "asked", [{}, {"amp_level": "O2", "loss_scale": "8", "graph_kernel": True}, {"mode": "pynative"}]
+)
+def test_every_call_fits_the_signature_of_the_installed_mindspore(machine: Machine, asked: dict[str, object]) -> None:
+    leading = {"mindspore.amp.auto_mixed_precision": ("net",), "mindspore.train.Model.train": ("model", 1, "set", [])}
+    for call in decide(RunConfig("d", **asked), machine).calls:  # type: ignore[arg-type]
+        inspect.signature(call.resolve()).bind(*leading.get(call.name, ()), **call.arguments)
+
+
+def test_mode_numbers_are_those_of_mindspore() -> None:
+    assert (GRAPH_MODE, PYNATIVE_MODE) == (mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE)
+
+
+def test_rank_is_always_given() -> None:
+    effect = decide(RunConfig("d"), PLAIN)
+    assert (effect.num_shards, effect.shard_id) == (1, 0)
+
+
+def test_table_is_aligned() -> None:
+    assert table([Decision("sink", "on", "off", "CPU"), Decision("amp level", "default", "O0", "dear")]) == (
+        "setting    asked    in effect  why\nsink       on       off        CPU\namp level  default  O0         dear"
+    )
+
+
+def test_call_to_something_that_does_not_exist_fails() -> None:
+    with pytest.raises((AttributeError, ModuleNotFoundError)):
+        Call("mindspore.no_such_thing").resolve()

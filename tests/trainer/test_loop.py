@@ -1,0 +1,80 @@
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.dataset import load_dataset
+from schemas.errors import ContractError
+from trainer import checkpoint, loop
+from trainer.config import RunConfig
+from trainer.device import InEffect
+from trainer.errors import TrainerError
+from trainer.progress import Lines
+from trainer.signals import StopSignals
+
+QUICK = RunConfig(
+    "", device="CPU", workers=1, prefetch=2, image_size=32, batch_size=16, epochs=4, lr=0.01, label_smoothing=0.0
+)
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def train(config: RunConfig) -> tuple[loop.TrainResult, str]:
+    stream = io.StringIO()
+    return loop.train(config, Lines(stream, 2), StopSignals()), stream.getvalue()
+
+
+def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) -> None:
+    result, told = train(replace(QUICK, dataset=str(stripes), batch_size=8, epochs=10))
+    run = Path(result.run)
+    assert run == Path.cwd() / "runs" / "stripes-1"
+    assert os.listdir(Path.cwd()) == ["runs"]
+    assert sorted(os.listdir(run)) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+    assert result.best_accuracy is not None
+    assert result.best_accuracy > 0.8
+    assert (result.epochs, result.steps) == (10, 60)
+    assert "amp level" in told
+    assert "epoch 10/10  loss " in told
+
+    reports = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [report["epoch"] for report in reports] == list(range(1, 11))
+    assert [report["step"] for report in reports] == list(range(6, 61, 6))
+    assert reports[-1]["loss"] < reports[0]["loss"]
+    assert all(0 <= report["data_wait"] <= 1 and report["images_per_s"] > 0 for report in reports)
+
+    _, best = checkpoint.load(run / "best.ckpt")
+    assert (best.accuracy, best.epoch) == (result.best_accuracy, result.best_epoch)
+    assert best.dataset_digest == load_dataset(stripes).digest == result.dataset_digest
+    assert best.classes == ("across", "down", "plain")
+    assert checkpoint.load(run / "last.ckpt")[1].step == 60
+    assert RunConfig.from_dict(json.loads((run / "config.json").read_text())) == best.config
+
+
+def test_float16_is_obeyed_on_cpu_and_a_set_without_val_trains(make_set: Callable[..., Path], cpu: InEffect) -> None:
+    config = replace(QUICK, dataset=str(make_set({"train": 20})), amp_level="O2", epochs=1, optimizer="sgd", lr=0.001)
+    result, told = train(config)
+    assert (result.best_accuracy, result.last_accuracy, result.best_epoch) == (None, None, 1)
+    assert "asked for, though float16 costs about twice on CPU" in told
+    assert Path(result.best_checkpoint).exists()
+
+
+def test_label_outside_the_classes_stops_before_anything_is_compiled_and_leaves_nothing(
+    make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "Model", None)
+    with pytest.raises(ContractError, match="labels outside"):
+        train(replace(QUICK, dataset=str(make_set({"train": [0, 1, 2, 3] * 5}))))
+    assert os.listdir(Path.cwd()) == []
+
+
+def test_loss_that_is_lost_stops_the_run_with_advice(stripes: Path, cpu: InEffect) -> None:
+    with pytest.raises(TrainerError, match="diverged; try a lower --lr"):
+        train(replace(QUICK, dataset=str(stripes), optimizer="sgd", lr=1e30, warmup_epochs=0, weight_decay=1.0))

@@ -1,0 +1,105 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.dataset import load_dataset
+from schemas.errors import ContractError
+from trainer.config import RunConfig
+from trainer.device import Machine
+from trainer.errors import TrainerError
+from trainer.plan import check_files, plan_run
+from trainer.recipes import IMAGENET_MEAN
+
+CPU = Machine(ascend=False, cores=2)
+
+
+def test_plan_resolves_pixels_rate_and_steps_from_dataset_recipe_and_optimizer(stripes: Path) -> None:
+    plan = plan_run(RunConfig(str(stripes), optimizer="sgd", batch_size=20), CPU)
+    assert (plan.pixels.size, plan.pixels.mean, plan.pixels.std) == (64, (100.0,) * 3, (30.0,) * 3)
+    assert (plan.lr, plan.weight_decay, plan.steps) == (0.1, 1e-4, 2)
+    assert plan.used_splits == ("train", "val")
+
+
+def test_what_is_given_beats_recipe_and_optimizer(stripes: Path) -> None:
+    plan = plan_run(RunConfig(str(stripes), image_size=48, lr=0.5, weight_decay=0.0), CPU)
+    assert (plan.pixels.size, plan.lr, plan.weight_decay) == (48, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"recipe": "imgenet"}, "unknown recipe 'imgenet'; did you mean 'imagenet'?"),
+        ({"model": "tinny"}, "unknown model 'tinny'; did you mean 'tiny'?"),
+        ({"optimizer": "adam"}, "unknown optimizer 'adam'; did you mean 'adamw'?"),
+        ({"batch_size": 49}, r"a batch of 49 is larger than the train split \(48 rows\); use --batch-size 48 or less"),
+    ],
+)
+def test_wrong_request_is_refused_in_a_sentence(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
+    config = replace(RunConfig(str(stripes)), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TrainerError, match=sentence):
+        plan_run(config, CPU)
+
+
+def test_dataset_without_train_rows_is_refused(make_set: Callable[..., Path]) -> None:
+    with pytest.raises(ContractError, match="no train split to learn from; it has val"):
+        plan_run(RunConfig(str(make_set({"val": 3}))), CPU)
+
+
+def test_dataset_of_one_class_is_refused(make_set: Callable[..., Path]) -> None:
+    folder = make_set({"train": 1}, classes=("across",))
+    with pytest.raises(ContractError, match="a classifier needs two"):
+        plan_run(RunConfig(str(folder), batch_size=1), CPU)
+
+
+def test_dataset_that_was_not_measured_gets_imagenets_mean(make_set: Callable[..., Path]) -> None:
+    folder = make_set({"train": 3})
+    unmeasured = replace(load_dataset(folder), pixels=None)
+    (folder / "dataset.json").write_bytes(unmeasured.to_json())
+    plan = plan_run(RunConfig(str(folder), batch_size=1), CPU)
+    assert plan.pixels.mean == IMAGENET_MEAN
+    assert plan.val_split is None
+
+
+def flip_last_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda folder: (folder / "train.mindrecord0").unlink(), "train.mindrecord0 is missing"),
+        (lambda folder: (folder / "train.mindrecord0.db").unlink(), "train.mindrecord0.db is missing"),
+        (lambda folder: (folder / "train.mindrecord0").write_bytes(b"x"), "has 1 bytes, .* were sealed"),
+        (lambda folder: flip_last_byte(folder / "train.mindrecord0.db"), "train.mindrecord0.db is not the index"),
+        (lambda folder: flip_last_byte(folder / "train.mindrecord0"), "train.mindrecord0 is not the file"),
+    ],
+)
+def test_damaged_files_are_refused_and_named(
+    make_set: Callable[..., Path], damage: Callable[[Path], object], sentence: str
+) -> None:
+    folder = make_set({"train": 3})
+    damage(folder)
+    with pytest.raises(ContractError, match=sentence):
+        check_files(folder, load_dataset(folder).splits["train"], full=False)
+
+
+def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.plan.FULL_CHECK_BYTES", 0)
+    folder = make_set({"train": 3})
+    flip_last_byte(folder / "train.mindrecord0")
+    split = load_dataset(folder).splits["train"]
+    check_files(folder, split, full=False)
+    with pytest.raises(ContractError, match="sha256 differs"):
+        check_files(folder, split, full=True)
+
+
+def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
+    folder = make_set({"train": 3})
+    manifest = folder / "dataset.json"
+    manifest.write_text(manifest.read_text().replace('"across"', '"along"'))
+    with pytest.raises(ContractError, match="edited after it was sealed"):
+        plan_run(RunConfig(str(folder), batch_size=1), CPU)

@@ -1,0 +1,79 @@
+"""What only a process of its own can show: litter, noise, exit codes after signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
+
+
+def start(*arguments: object, cwd: Path) -> "subprocess.Popen[str]":
+    root = Path(__file__).parents[2]
+    environment = {key: value for key, value in os.environ.items() if key != "GLOG_v"} | {"PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "trainer", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=environment)
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path, tmp_path: Path) -> None:
+    # O1 is the level at which MindSpore leaves the most: rewritten_network/ and rank_0/.
+    level = ["--amp-level", "O1", "--json"]
+    code, out, err = finish(start("run", stripes, *QUICK, "--epochs", "1", "--out", "mine", *level, cwd=tmp_path))
+    assert code == 0, err
+    assert os.listdir(tmp_path) == ["mine"]
+    assert sorted(os.listdir(tmp_path / "mine")) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+    assert json.loads(out)["run"] == str(tmp_path / "mine")
+    told = err.splitlines()
+    assert told[0].split() == ["setting", "asked", "in", "effect", "why"]
+    assert [line[:10] for line in told[-2:]] == ["run folder", "epoch 1/1 "]
+    assert len(told) == 16, err
+
+    code, out, err = finish(start("eval", "mine", stripes, "--device", "CPU", *level, cwd=tmp_path))
+    assert code == 0, err
+    found, metrics = json.loads(out), json.loads((tmp_path / "mine" / "metrics.jsonl").read_text())
+    assert (found["rows"], found["accuracy"]) == (13, metrics["val_accuracy"])
+    assert found["loss"] == pytest.approx(metrics["val_loss"], rel=1e-3)
+    assert os.listdir(tmp_path) == ["mine"]
+    assert len(err.splitlines()) == 6, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_saves_and_exits_by_its_number(
+    number: signal.Signals, code: int, make_set: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_set({"train": 48})
+    process = start("run", folder, *QUICK, "--epochs", "10000", "--log-every", "1", "--out", "mine", cwd=tmp_path)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("epoch 2/"):
+            process.send_signal(number)
+            break
+    got, _, err = finish(process)
+    assert got == code, err
+    assert f"Error: stopped by {number.name}; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
+    assert "Traceback" not in err
+    assert sorted(os.listdir(tmp_path / "mine")) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+
+
+def test_image_that_does_not_decode_ends_in_one_sentence_and_no_litter(
+    make_set: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_set({"train": 20}, last_image=b"\x89PNG\r\n\x1a\nno more of it")
+    code, out, err = finish(start("run", folder, *QUICK, "--epochs", "2", "--out", "mine", cwd=tmp_path))
+    assert (code, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert last.startswith(f"Error: reading {folder} failed: ")
+    assert "'dataprep verify'" in last
+    assert "Traceback" not in err
+    assert sorted(os.listdir(tmp_path)) == ["mine", "set"]

@@ -1,0 +1,78 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from trainer.errors import TrainerError
+from trainer.runfolder import next_run_folder, run_folder, scratch
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+DATA = Path("/data/flowers")
+
+
+def test_runs_are_numbered_by_dataset_and_never_reused() -> None:
+    for number in (1, 2):
+        with run_folder(None, DATA) as run:
+            (run / "kept").touch()
+        assert run == Path.cwd() / "runs" / f"flowers-{number}"
+
+
+def test_folder_in_which_nothing_was_written_is_taken_away_again() -> None:
+    with pytest.raises(ZeroDivisionError), run_folder(None, DATA):
+        raise ZeroDivisionError
+    assert not Path("runs").exists()
+
+
+def test_given_name_is_used_even_when_the_folder_exists_empty() -> None:
+    Path("mine").mkdir()
+    with run_folder("mine", DATA) as run:
+        (run / "kept").touch()
+    assert run == Path.cwd() / "mine"
+
+
+@pytest.mark.parametrize("taken", ["folder", "file"])
+def test_earlier_run_is_never_touched(taken: str) -> None:
+    if taken == "folder":
+        Path("mine").mkdir()
+        Path("mine/best.ckpt").touch()
+    else:
+        Path("mine").touch()
+    with pytest.raises(TrainerError, match="mine is there already"), run_folder("mine", DATA):
+        pass
+
+
+def test_run_inside_the_dataset_is_refused() -> None:
+    with pytest.raises(TrainerError, match="inside the dataset"), run_folder("set/run", Path("set").resolve()):
+        pass
+
+
+def test_run_folder_that_cannot_be_made_is_named() -> None:
+    Path("file").touch()
+    with pytest.raises(TrainerError, match="cannot make the run folder"), run_folder("file/run", DATA):
+        pass
+
+
+def test_looking_for_the_next_folder_creates_nothing() -> None:
+    assert next_run_folder(None, DATA).name == "flowers-1"
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_scratch_takes_the_litter_away_and_comes_home(fails: bool, tmp_path: Path) -> None:
+    home = Path.cwd()
+    try:
+        with scratch(tmp_path):
+            os.mkdir("rank_0")
+            assert Path.cwd().parent == tmp_path
+            if fails:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert Path.cwd() == home
+    assert os.listdir(tmp_path) == ["work"]

@@ -1,0 +1,55 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from trainer.errors import Interrupted
+from trainer.signals import SIGNALS, StopSignals
+
+
+def in_a_process(body: str) -> "subprocess.CompletedProcess[str]":
+    """Run code in which `send(signal)` returns when the signal has been noted."""
+    code = (
+        "import os, signal, time\nfrom trainer.signals import StopSignals\n"
+        "def send(number):\n    os.kill(os.getpid(), number)\n    while stop.signum is None: time.sleep(0.001)\n" + body
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(name: str) -> None:
+    done = in_a_process(
+        "with StopSignals(print) as stop:\n"
+        "    stop.check()\n"
+        "    signal.signal(signal.SIGINT, lambda number, frame: os.kill(os.getpid(), signal.SIGTERM))\n"
+        f"    send(signal.{name})\n"
+        "print(signal.Signals(stop.signum).name)\n"
+    )
+    assert done.stdout.splitlines() == [f"{name}: stopping after this step; once more stops at once", name]
+    assert done.returncode == 0
+
+
+def test_second_signal_ends_the_process_at_once() -> None:
+    done = in_a_process(
+        "with StopSignals() as stop:\n"
+        "    send(signal.SIGINT)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(30)\n"
+    )
+    assert done.returncode == 143
+
+
+def test_noted_signal_is_raised_as_an_interruption() -> None:
+    stop = StopSignals()
+    stop.check()
+    stop.signum = signal.SIGTERM
+    with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+        stop.check()
+
+
+def test_signals_are_let_through_again_afterwards() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with StopSignals():
+        assert set(SIGNALS) <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

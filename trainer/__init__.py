@@ -1,0 +1,1 @@
+"""Trains, evaluates and stores an image classifier from a sealed dataset. Meets dataprep only in `schemas`."""

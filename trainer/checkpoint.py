@@ -1,0 +1,114 @@
+"""Checkpoints: one file with the weights and all that is needed to use them; written whole or not at all."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ContractError
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.plan import Pixels
+from trainer.runfolder import BEST
+
+META = "trainer_meta"  # the entry of a checkpoint that is no weight
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What the weights mean: how they were trained, on which data, for which classes, on which pixels.
+
+    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run.
+    """
+
+    config: RunConfig
+    classes: tuple[str, ...]
+    dataset_digest: str
+    pixels: Pixels
+    epoch: int
+    step: int
+    accuracy: float | None
+
+    def to_json(self) -> str:
+        """The form in which it is stored inside the checkpoint."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Meta":
+        """Read the stored form; raises ValueError, KeyError or TypeError when it is something else."""
+        values = json.loads(text)
+        values["config"] = RunConfig.from_dict(values["config"])
+        values["classes"] = tuple(values["classes"])
+        size, mean, std = (values["pixels"][key] for key in ("size", "mean", "std"))
+        values["pixels"] = Pixels(size, tuple(mean), tuple(std))
+        return cls(**values)
+
+
+def save(path: Path, network: Any, meta: Meta) -> None:
+    """Write `path` by way of a temporary name, on the disk before it gets its own, so that it is never half there."""
+    import mindspore
+
+    parts = path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
+    try:
+        mindspore.save_checkpoint(network, str(parts), append_dict={META: meta.to_json()}, crc_check=True)
+        _sync(parts)
+        os.chmod(parts, 0o666 & ~_umask())  # MindSpore leaves it unreadable for colleagues
+        os.replace(parts, path)
+        _sync(path.parent)
+    finally:
+        parts.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def find(path: Path) -> Path:
+    """The checkpoint file meant by `path`: itself, or the best one of a run folder. Raises TrainerError."""
+    file = path / BEST if path.is_dir() else path
+    if not file.is_file():
+        what = f"holds no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
+        raise TrainerError(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
+    return file
+
+
+def load(path: Path) -> tuple[dict[str, Any], Meta]:
+    """Weights by name, and what they mean. Raises ContractError when the file is damaged or not from this program."""
+    import mindspore
+
+    try:
+        weights = mindspore.load_checkpoint(str(path), crc_check=True)
+    except (ValueError, RuntimeError, TypeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ContractError(f"{path} is damaged or no MindSpore checkpoint ({first})") from None
+    try:
+        return weights, Meta.from_json(weights.pop(META))
+    except (KeyError, ValueError, TypeError):
+        raise ContractError(f"{path} was not written by 'trainer run': it does not name the classes it knows") from None
+
+
+def restore(network: Any, weights: dict[str, Any], path: Path) -> None:
+    """Load the weights into the network; raises ContractError unless every one finds its place.
+
+    MindSpore's strict_load does not raise on missing parameters (measured on 2.10), so both lists are looked at.
+    """
+    import mindspore
+
+    try:
+        missing, spare = mindspore.load_param_into_net(network, weights)
+    except RuntimeError as error:
+        raise ContractError(f"{path} does not fit the model: {error}") from None
+    if missing or spare:
+        name = [*missing, *spare][0]
+        raise ContractError(f"{path} does not fit the model: '{name}' is in only one of the two")

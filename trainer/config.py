@@ -1,0 +1,53 @@
+"""RunConfig: every setting of a run, flat and frozen; the options of `trainer run` are its mirror."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.errors import TrainerError, nearest
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What was asked for. None means "not asked": device.py, the recipe or the optimizer then decides, and says so.
+
+    `lr` is the peak of the schedule at this batch size. `warmup_epochs` may be a fraction. Sizes are in pixels.
+    """
+
+    dataset: str
+    out: str | None = None
+    model: str = "tiny"
+    recipe: str = "small"
+    image_size: int | None = None
+    epochs: int = 12
+    batch_size: int = 32
+    optimizer: str = "adamw"
+    lr: float | None = None
+    warmup_epochs: float = 1.0
+    weight_decay: float | None = None
+    label_smoothing: float = 0.1
+    seed: int = 0
+    device: str | None = None
+    mode: str | None = None
+    amp_level: str | None = None
+    loss_scale: str | None = None
+    sink: bool | None = None
+    graph_kernel: bool = False
+    workers: int | None = None
+    prefetch: int | None = None
+    full_check: bool = False
+    log_every: int = 50
+
+    def to_json(self) -> str:
+        """The configuration as it is stored in a run folder and in each checkpoint."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
+        """Rebuild a stored configuration; raises TrainerError for a key that this version does not know."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise TrainerError(f"stored configuration: unknown key '{unknown[0]}'; {nearest(unknown[0], known)}")
+        return cls(**values)

@@ -1,0 +1,27 @@
+"""What the trainer raises on purpose; cli.py turns each into one line and an exit code."""
+
+import difflib
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class TrainerError(Exception):
+    """A request that cannot be served; the text says what, where and what to do next. Exit code 1."""
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any."""
+
+    def __init__(self, signum: int, saved: Path | None) -> None:
+        where = f"; the last checkpoint is {saved}" if saved else ""
+        super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
+        self.exit_code = 128 + signum
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the near one if there is one, and all that exist."""
+    choices = sorted(known)
+    close = difflib.get_close_matches(word, choices, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"{hint}known: {', '.join(choices)}"

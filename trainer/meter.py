@@ -1,0 +1,54 @@
+"""Measures an epoch: loss, throughput, and the share of time in which the device waits for data. Pure of clocks."""
+
+
+class Meter:
+    """Fed with times in seconds. The first step of a run compiles, so it does not count for throughput and wait."""
+
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.compiled = False
+        self.epoch_begin(0.0)
+
+    def epoch_begin(self, now: float) -> None:
+        """Start afresh; waiting for the first batch counts from here."""
+        self._began = self._free = self._busy = now
+        self.losses: list[float] = []
+        self.steps = self._timed_steps = 0
+        self._wait_s = self._work_s = 0.0
+
+    def step_begin(self, now: float) -> None:
+        """The batch has come."""
+        self._busy = now
+
+    def step_end(self, now: float, loss: float, steps: int = 1) -> None:
+        """`steps` steps are done: more than one when the device sinks them."""
+        self.losses.append(loss)
+        self.steps += steps
+        if self.compiled:
+            self._wait_s += self._busy - self._free
+            self._work_s += now - self._busy
+            self._timed_steps += steps
+        self.compiled = True
+        self._free = now
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the steps seen."""
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the epoch's begin to the end of its last step."""
+        return self._free - self._began
+
+    @property
+    def images_per_s(self) -> float:
+        """Throughput of the epoch so far; 0 before a step could be timed."""
+        seconds = self._wait_s + self._work_s
+        return self._timed_steps * self.batch_size / seconds if seconds > 0 else 0.0
+
+    @property
+    def data_wait(self) -> float:
+        """Waiting time as a share of all; near 0 when compute-bound, above a half when feed-bound."""
+        seconds = self._wait_s + self._work_s
+        return self._wait_s / seconds if seconds > 0 else 0.0

@@ -1,0 +1,42 @@
+"""Builds the network of a run and proves, before anything is compiled, that its head fits the classes."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor, nn
+
+from trainer.device import InEffect, one_by_one
+from trainer.errors import TrainerError
+from trainer.models import MODELS, find_factory
+
+
+def build_network(name: str, folder: Path, num_classes: int, image_size: int, effect: InEffect) -> Any:
+    """The model `name`, in float32. A user's own (`module:factory`, looked for in `folder` too) is tried on two blank
+    images first, since a head of another width trains without an error. Raises TrainerError.
+    """
+    factory = find_factory(name, folder)
+    try:
+        inspect.signature(factory).bind(num_classes=num_classes)
+    except TypeError:
+        raise TrainerError(f"model '{name}' cannot be called as factory(num_classes={num_classes})") from None
+    network = factory(num_classes=num_classes)
+    if name not in MODELS:
+        _check_head(name, network, num_classes, image_size, effect)
+    return network
+
+
+def _check_head(name: str, network: Any, num_classes: int, image_size: int, effect: InEffect) -> None:
+    if not isinstance(network, nn.Cell):
+        raise TrainerError(f"model '{name}' returned a {type(network).__name__}, expected a mindspore.nn.Cell")
+    network.set_train(False)
+    with one_by_one(effect):
+        logits = network(Tensor(np.zeros((2, 3, image_size, image_size), np.float32)))
+    shape = getattr(logits, "shape", None)
+    if shape != (2, num_classes):
+        found = f"shape {shape}" if shape is not None else f"a {type(logits).__name__}"
+        raise TrainerError(
+            f"model '{name}' gives {found} for two images, expected (2, {num_classes}): "
+            f"its head must have one output for each of the {num_classes} classes"
+        )

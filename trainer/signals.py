@@ -1,0 +1,53 @@
+"""SIGINT and SIGTERM as a wish to stop, kept until a step or a batch is done."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from trainer.errors import Interrupted
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Context in which the first SIGINT or SIGTERM is noted in `signum` and a second one ends the process at once.
+
+    A thread waits for the signals, which are blocked everywhere else. A handler would not do: each run of a graph
+    installs MindSpore's own, which turns SIGINT into SIGTERM (measured on 2.10). Enter it before MindSpore and NumPy
+    are imported, since threads that they have started by then do not block. `tell` is given one sentence to show.
+    Outside the context no signal is ever noted.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
+        self.signum: int | None = None
+        self.tell = tell
+        self._leaving = False
+
+    def __enter__(self) -> "StopSignals":
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._thread = threading.Thread(target=self._wait, name="stop-signals", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._leaving = True
+        if self._thread.ident is not None:
+            signal.pthread_kill(self._thread.ident, signal.SIGTERM)  # wakes the thread alone
+        self._thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def check(self) -> None:
+        """Raise Interrupted when a signal has come."""
+        if self.signum is not None:
+            raise Interrupted(self.signum, None)
+
+    def _wait(self) -> None:
+        while True:
+            signum = signal.sigwait(SIGNALS)
+            if self._leaving:
+                return
+            if self.signum is not None:
+                os._exit(128 + signum)
+            self.signum = signum
+            self.tell(f"{signal.Signals(signum).name}: stopping after this step; once more stops at once")
