@@ -10,74 +10,123 @@ import zlib
 from dataclasses import dataclass
 
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_MARKER = re.compile(rb"\xff+[^\x00\xff]")
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# Baseline, extended and progressive with Huffman codes: what every decoder reads.
-_COMMON_FRAMES = frozenset([0xC0, 0xC1, 0xC2])
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
+_LOSSLESS = frozenset([0xC3, 0xC7, 0xCB, 0xCF])
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`problem` is None for a whole chain. `plain` says that every decoder reads this kind of file alike."""
+    """What a chain says. `problem` is None for a whole one; `checksum` tells a wrong checksum from missing bytes.
 
-    problem: str | None
+    `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
+    says that it holds more than eight bits a channel.
+    """
+
+    problem: str | None = None
+    checksum: bool = False
     plain: bool = False
+    kind: str | None = None
+    deep: bool = False
 
 
-def jpeg_chain(data: bytes) -> Chain:
-    """Walk from SOI to EOI; what follows EOI is not looked at (cameras put previews and film there)."""
-    at, plain, framed, scanned = 2, False, False, False
+def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Walk from SOI to EOI, or to the first scan; what follows EOI is not looked at (cameras put previews there)."""
+    at, frame = 2, -1
     while True:
         marker, at = _next_marker(data, at)
         if marker is None:
             return Chain("it ends without an end-of-image marker")
         if marker == 0xD9:
-            return Chain(None if scanned else "it has no image data", plain)
+            return Chain("it has no image data") if frame < 0 else _jpeg(data, frame)
         if marker in _STANDALONE:
             continue
-        if at + 2 > len(data):
-            return Chain("it ends inside a segment")
         size = int.from_bytes(data[at : at + 2], "big")
         if size < 2 or at + size > len(data):
             return Chain("it ends inside a segment")
         if marker in _FRAMES:
-            plain, framed = marker in _COMMON_FRAMES and data[at + 2] == 8, True
+            frame = at - 1
         at += size
         if marker == 0xDA:
-            if not framed:
+            if frame < 0:
                 return Chain("it has a scan before its frame header")
-            scanned = True
+            if headers_only:
+                return _jpeg(data, frame)
             found = _NEXT_MARKER.search(data, at)
             at = found.start() if found else len(data)
 
 
+def _jpeg(data: bytes, frame: int) -> Chain:
+    """The chain of a whole JPEG whose frame header's marker byte is at `frame`."""
+    marker, bits = data[frame], data[frame + 3]
+    kinds = (
+        (marker == 0xF7, "JPEG-LS"),
+        (marker in _LOSSLESS, "lossless JPEG"),
+        (marker > 0xC8, "arithmetic-coded JPEG"),
+    )
+    kind = next((name for holds, name in kinds if holds), None) or (f"{bits}-bit JPEG" if bits != 8 else None)
+    # Baseline, extended and progressive with Huffman codes: what every decoder reads.
+    return Chain(plain=kind is None and marker <= 0xC2, kind=kind, deep=bits > 8)
+
+
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
     """The marker at or after `at`, skipping fill and garbage as libjpeg does, and where its segment starts."""
-    found = re.compile(rb"\xff+[^\x00\xff]").search(data, at)
+    found = _MARKER.search(data, at)
     return (data[found.end() - 1], found.end()) if found else (None, len(data))
 
 
-def png_chain(data: bytes) -> Chain:
-    """Walk from IHDR to IEND with every checksum; `plain` is an 8-bit grey, RGB without transparency or animation."""
+def png_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Walk from IHDR to IEND with every checksum; plain is 8-bit grey or RGB without transparency or animation."""
+    at, plain, deep = len(_PNG_MAGIC), False, False
     seen: set[bytes] = set()
-    at, plain = len(_PNG_MAGIC), False
     while True:
         if at + 12 > len(data):
             return Chain("it ends without an IEND chunk" if seen else "it ends inside its header")
         size, kind = struct.unpack_from(">I4s", data, at)
+        if headers_only and kind == b"IDAT":
+            return Chain(plain=plain and not seen & _NOT_PLAIN, deep=deep)
         end = at + 8 + size
         if end + 4 > len(data):
             return Chain(f"it ends inside a {kind.decode('latin-1')!r} chunk")
         if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             if not kind[0] & 0x20:
-                return Chain(f"the checksum of a {kind.decode('latin-1')!r} chunk is wrong")
-            seen.add(b"bad ancillary chunk")
+                return Chain(f"the checksum of a {kind.decode('latin-1')!r} chunk is wrong", checksum=True)
+            seen.add(_BAD_EXTRA)
         if kind == b"IHDR" and size >= 13:
-            plain = data[at + 16] == 8 and data[at + 17] in (0, 2)
+            plain, deep = data[at + 16] == 8 and data[at + 17] in (0, 2), data[at + 16] == 16
         seen.add(kind)
         at = end + 4
         if kind == b"IEND":
-            odd = seen & {b"tRNS", b"acTL", b"bad ancillary chunk"}
-            return Chain(None if b"IDAT" in seen else "it has no image data", plain and not odd)
+            return Chain(
+                None if b"IDAT" in seen else "it has no image data", plain=plain and not seen & _NOT_PLAIN, deep=deep
+            )
+
+
+_BAD_EXTRA = b"a chunk that pixels do not need, with a wrong checksum"
+_NOT_PLAIN = frozenset([b"tRNS", b"acTL", _BAD_EXTRA])
+
+
+def jpeg_pixels(data: bytes) -> bytes:
+    """The parts of a whole JPEG that decide its pixels: all but application segments, comments and what follows EOI.
+
+    Adobe's segment stays, since it says how colours are coded.
+    """
+    parts: list[bytes] = []
+    at = 2
+    while True:
+        marker, at = _next_marker(data, at)
+        if marker is None or marker == 0xD9:
+            return b"".join(parts)
+        if marker in _STANDALONE:
+            continue
+        size = int.from_bytes(data[at : at + 2], "big")
+        end = at + size
+        if marker == 0xDA:
+            found = _NEXT_MARKER.search(data, end)
+            end = found.start() if found else len(data)
+        if marker == 0xEE or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
+            parts.append(data[at - 1 : end])
+        at = end

@@ -107,19 +107,40 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--shard-size", type=Size(),
               help="About the size of a shard.  [default: 512MiB, for small sets a sixteenth of them]")
 @click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, in place of --shard-size.")
+@click.option("--check", type=click.Choice(["decode", "header"]), default="decode", show_default=True,
+              help="Read each image to its last byte, or its header alone.")
+@click.option("--prove", type=click.Choice(["decode", "rows", "off"]), default="decode", show_default=True,
+              help="Read each shard back with MindSpore: decode its images, only read it, or neither.")
 @click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
               help="keep: JPEG stays JPEG, all else becomes PNG.")
 @click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEGs made anew.")
 @click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
+@click.option("--icc", type=click.Choice(["ignore", "convert"]), default="ignore", show_default=True,
+              help="Embedded colour profiles: as MindSpore does, or to sRGB.")
+@click.option("--animation", type=click.Choice(["first", "reject"]), default="first", show_default=True,
+              help="Of several frames or pages.")
+@click.option("--min-side", type=click.IntRange(1), default=1, show_default=True, help="Refuse shorter sides.")
+@click.option("--max-aspect", type=click.FloatRange(1), help="Refuse a larger ratio of the sides.")
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
               help="Larger images are refused from their header.")
+@click.option("--max-bytes", type=Size(), default="256MiB", show_default=True, help="Refuse larger files unread.")
 @click.option("--ignore", multiple=True, metavar="PATTERN", help="Ignore names or keys like this. Repeatable.")
 @click.option("--follow-links", is_flag=True, help="Follow links to folders too.")
+@click.option("--empty-classes", type=click.Choice(["warn", "error", "keep"]), default="warn", show_default=True,
+              help="What to do about class folders without an image.")
+@click.option("--duplicates", type=click.Choice(["report", "drop", "fail"]), default="report", show_default=True,
+              help="Pictures of val or test that are in train too: drop leaves out the train copies.")
 @click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: the cores]")
 @click.option("--engine", type=click.Choice(["process", "serial"]), default="process", show_default=True,
               help="serial: one task after the other, in this process.")
 @click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
               help="Over this number or share of refused files nothing is sealed.")
+@click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
+              help="The same for each class.")
+@click.option("--deadline", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+              help="Seconds to read one file, or to decode one image.")
+@click.option("--quarantine", type=FOLDER, help="Copy refused files into this folder.")
+@click.option("--retry-rejects", is_flag=True, help="Look again at what was refused, after files were mended.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and write nothing.")
 @click.option("--overwrite", is_flag=True, help="First remove the set that OUT/dataset.json names.")
 @click.option("--restart", is_flag=True, help="First remove what an unfinished job has left in OUT.")
@@ -130,8 +151,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and the result.")
 @click.pass_context
 def shard(
-    ctx: click.Context, /, source: Path, out: Path, dry_run: bool, overwrite: bool, restart: bool, as_json: bool,
-    verbose: bool, quiet: bool, **values: Any,
+    ctx: click.Context, /, source: Path, out: Path, dry_run: bool, overwrite: bool, restart: bool, retry_rejects: bool,
+    as_json: bool, verbose: bool, quiet: bool, **values: Any,
 ) -> None:  # fmt: skip
     """Turn the images below SOURCE into a sealed MindRecord dataset in OUT.
 
@@ -153,6 +174,8 @@ def shard(
             target.restart(out)
         if overwrite and out.is_dir():
             target.remove_sealed(out)
+        if retry_rejects:
+            pipeline.retry_rejects(out)
         ctx.meta["interrupted"] = "stopped; the same command goes on where this one ended"
         summary = pipeline.shard(source, out, options, progress)
     finally:

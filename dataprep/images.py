@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageCms, UnidentifiedImageError
 
-from dataprep.chains import Chain, jpeg_chain, png_chain
+from dataprep.chains import Chain, jpeg_chain, jpeg_pixels, png_chain
 from dataprep.magic import describe_other
 
 Image.init()
@@ -39,18 +40,26 @@ Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, bef
 
 @dataclass(frozen=True)
 class Policy:
-    """What is done to pixels. `resize` is the short side in pixels, or None; `quality` is JPEG's, 1..100.
+    """What is asked of an image and done to its pixels.
 
-    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, transparent
-    pixels are laid over `background`, embedded colour profiles are ignored (as the trainer's decoder does), and
-    of an animation the first frame is taken.
+    `check` is decode (every image is read to its last byte) or header (its header alone). `resize` is the short side
+    in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
+    sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
+
+    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, and
+    transparent pixels are laid over `background`.
     """
 
+    check: str = "decode"
     image_format: str = "keep"
     quality: int = 95
     resize: int | None = None
+    icc: str = "ignore"
+    animation: str = "first"
+    min_side: int = 1
+    max_aspect: float | None = None
     max_pixels: int = 178_956_970
-    max_file_bytes: int = 256 << 20
+    max_bytes: int = 256 << 20
     background: tuple[int, int, int] = (255, 255, 255)
 
 
@@ -66,6 +75,18 @@ class Picture:
     height: int
     changed: tuple[str, ...]
     image: Image.Image | None
+
+    def pixel_digest(self) -> bytes:
+        """16 bytes that are equal for equal pixels: of the decoded ones, but for a JPEG that passed through of what
+        decides them. So a JPEG is known again with other metadata, but not in another format.
+        """
+        if not self.changed and self.data.startswith(b"\xff\xd8"):
+            content = jpeg_pixels(self.data)
+        elif self.image is None:
+            content = self.data
+        else:
+            content = f"{self.image.mode} {self.image.size}".encode() + self.image.tobytes()
+        return blake2b(content, digest_size=16).digest()
 
 
 class Refusal(Exception):
@@ -85,14 +106,16 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False) -> Picture
     if not data:
         raise Refusal("empty", "the file has no bytes")
     image = _open(data, policy)
-    chain = _check_chain(data, image)
-    if _passes(image, chain, policy):
-        return _pass_through(data, image, want_pixels)
-    return _remake(image, policy)
+    chain = _check_chain(data, image, policy)
+    with _blaming_file(chain):
+        profile = _profile(image, policy)
+        if _passes(image, chain, policy) and profile is None:
+            return _pass_through(data, image, policy, want_pixels)
+        return _remake(image, chain, policy, profile)
 
 
 @contextmanager
-def _blaming_file() -> Iterator[None]:
+def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
     """Within it Pillow reads bytes from outside: whatever its parsers and codecs raise condemns the file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -103,28 +126,49 @@ def _blaming_file() -> Iterator[None]:
         except MemoryError:
             raise Refusal("too_large", "its pixels do not fit into memory") from None
         except Exception as error:
+            if chain and chain.kind:
+                raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None
             raise Refusal(*_pillow_reason(error)) from None
 
 
 def _open(data: bytes, policy: Policy) -> Image.Image:
-    if len(data) > policy.max_file_bytes:
-        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_file_bytes}")
+    if len(data) > policy.max_bytes:
+        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
     with _blaming_file():
         try:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
         except UnidentifiedImageError:
             raise Refusal(*_unknown_reason(data)) from None
-    width, height = image.size
-    if width * height > policy.max_pixels:
-        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
-    if width < 1 or height < 1:
-        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
+    _check_size(*image.size, policy)
+    if policy.animation == "reject" and _is_animated(image):
+        raise Refusal("animated", "it has several frames or pages")
     return image
 
 
+def _check_size(width: int, height: int, policy: Policy) -> None:
+    if width < 1 or height < 1:
+        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
+    if width * height > policy.max_pixels:
+        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+    if min(width, height) < policy.min_side:
+        raise Refusal("too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}")
+    if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
+        raise Refusal("extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1")
+
+
+def _is_animated(image: Image.Image) -> bool:
+    # A JPEG of several pictures is a photo with previews or depth: its first picture is the photo.
+    with _blaming_file():
+        return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+
+
 def _unknown_reason(data: bytes) -> tuple[str, str]:
-    if data.startswith((b"\xff\xd8\xff", b"\x89PNG")):
+    if data.startswith((b"\xff\xd8", b"\x89PNG")):
         return "truncated", "it ends or breaks inside its header"
+    for magic, name in ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG")):
+        at = data.find(magic, 0, 4096)
+        if at > 0:
+            return "corrupt", f"{at} bytes of something else stand before the {name} data"
     reason, name = describe_other(data[:1024])
     return reason, f"its content is {name}"
 
@@ -137,15 +181,11 @@ def _pillow_reason(error: Exception) -> tuple[str, str]:
     return ("truncated" if cut else "corrupt"), text[:200]
 
 
-def _check_chain(data: bytes, image: Image.Image) -> Chain:
-    if image.format in ("JPEG", "MPO"):
-        chain = jpeg_chain(data)
-    elif image.format == "PNG":
-        chain = png_chain(data)
-    else:
-        return Chain(None)
+def _check_chain(data: bytes, image: Image.Image, policy: Policy) -> Chain:
+    walk = {"JPEG": jpeg_chain, "MPO": jpeg_chain, "PNG": png_chain}.get(str(image.format))
+    chain = walk(data, policy.check == "header") if walk else Chain()
     if chain.problem:
-        raise Refusal("corrupt" if "checksum" in chain.problem else "truncated", chain.problem)
+        raise Refusal("corrupt" if chain.checksum else "truncated", chain.problem)
     return chain
 
 
@@ -159,14 +199,16 @@ def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
     return _orientation(image) == 1
 
 
-def _pass_through(data: bytes, image: Image.Image, want_pixels: bool) -> Picture:
+def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool) -> Picture:
     width, height = image.size
-    if not want_pixels and image.format != "PNG":
+    if policy.check == "header" and not want_pixels:
+        return Picture(data, width, height, (), None)
+    is_png = image.format == "PNG"
+    if not want_pixels and not is_png:
         # At 1/8 scale libjpeg still reads the whole entropy-coded stream, at a fraction of the cost.
         image.draft(None, (max(1, width // 8), max(1, height // 8)))
-    with _blaming_file():
-        image.load()
-    return Picture(data, width, height, (), image if want_pixels else None)
+    image.load()
+    return Picture(data, width, height, (), image if want_pixels or is_png else None)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -178,17 +220,32 @@ def _orientation(image: Image.Image) -> int:
     return value if value in ANGLES else 1
 
 
-def _remake(image: Image.Image, policy: Policy) -> Picture:
+def _profile(image: Image.Image, policy: Policy) -> Any:
+    """The embedded colour profile where it is to be converted and is not sRGB; an unreadable one counts as none."""
+    data = image.info.get("icc_profile")
+    if policy.icc == "ignore" or not data:
+        return None
+    try:
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
+        return None if "srgb" in ImageCms.getProfileDescription(profile).lower() else profile
+    except Exception:  # the pixels are good, whatever littlecms trips over
+        return None
+
+
+def _remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Picture:
     changed: list[str] = []
     source = str(image.format)
-    with _blaming_file():
-        if source != "MPO" and getattr(image, "n_frames", 1) > 1:
-            changed.append("first_frame")
-        if policy.resize is not None and source in ("JPEG", "MPO"):
-            image.draft(None, (policy.resize, policy.resize))
-        image.load()
-        angle = _orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
-        image = _to_eight_bit(image, source, changed)
+    if _is_animated(image):
+        changed.append("first_frame")
+    if policy.resize is not None and source in ("JPEG", "MPO"):
+        image.draft(None, (policy.resize, policy.resize))
+    image.load()
+    angle = _orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
+    if profile is not None:
+        image = _to_srgb(image, profile, changed)
+    if chain.deep and image.mode == "RGB":
+        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
+    image = _to_eight_bit(image, source, changed)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
         changed.append("exif_rotated")
@@ -201,7 +258,21 @@ def _remake(image: Image.Image, policy: Policy) -> Picture:
     target = _target(source, policy)
     if target != ("JPEG" if source == "MPO" else source):
         changed.append(f"{source.lower()}_to_{target.lower()}")
+    if not changed:
+        changed.append("recoded")  # a kind of JPEG or PNG that not every decoder reads
     return Picture(_encode(image, target, policy), *image.size, tuple(changed), image)
+
+
+def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Image:
+    """The picture in sRGB; left as it is where the profile does not fit the pixels."""
+    try:
+        done = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    except ImageCms.PyCMSError:
+        return image
+    if done is None or image.mode not in ("RGB", "CMYK"):
+        return image
+    changed.append("icc_converted")
+    return done
 
 
 def _target(source: str, policy: Policy) -> str:

@@ -20,11 +20,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A file that was refused: a reason code, and in `detail` what a person needs to mend it."""
+    """A file that was refused: a reason code, and in `detail` what a person needs to mend it. `size` in bytes."""
 
     key: str
     reason: str
     detail: str
+    size: int = 0
+
+    def to_dict(self) -> dict[str, str | int]:
+        """The reject as a line of rejects.jsonl holds it."""
+        return {"key": self.key, "reason": self.reason, "detail": self.detail, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
 """What a user asks of `dataprep shard`, as one frozen dataclass; cli.py offers each field as an option."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from dataprep.images import Policy
 from dataprep.sources.walk import WalkOptions
 
 # These do not change a byte of the result, so they may differ when a job is run again.
-BEHAVIOUR = frozenset({"workers", "engine", "max_rejects"})
+BEHAVIOUR = frozenset({"workers", "engine", "max_rejects", "max_class_loss", "deadline", "quarantine"})
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Options of a shard job. Sizes are in bytes, `val` and `test` are shares of each class, `resize` in pixels.
+    """Options of a shard job. Sizes are in bytes, sides in pixels, `val` and `test` are shares of each class.
 
     `workers` None means one per core. `shard_size` None means 512 MiB, less for small sets, see place.shard_size.
     `num_shards` counts the train split's shards; the other splits get shards of about the same size.
+    `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `deadline` is the
+    seconds that reading one file, or decoding one image, may take.
     """
 
     layout: str = "auto"
@@ -42,20 +45,33 @@ class ShardOptions:
     seed: int = 0
     shard_size: int | None = None
     num_shards: int | None = None
+    check: str = "decode"
+    prove: str = "decode"
     image_format: str = "keep"
     quality: int = 95
     resize: int | None = None
+    icc: str = "ignore"
+    animation: str = "first"
+    min_side: int = 1
+    max_aspect: float | None = None
     max_pixels: int = 178_956_970
+    max_bytes: int = 256 << 20
     ignore: tuple[str, ...] = ()
     follow_links: bool = False
+    empty_classes: str = "warn"
+    duplicates: str = "report"
     workers: int | None = None
     engine: str = "process"
     max_rejects: Budget = Budget(0.01, True)
+    max_class_loss: Budget = Budget(0.2, True)
+    deadline: float = 60.0
+    quarantine: Path | None = None
 
     @property
     def policy(self) -> Policy:
-        """What is done to pixels."""
-        return Policy(self.image_format, self.quality, self.resize, self.max_pixels)
+        """What is asked of images and done to their pixels."""
+        names = {field.name for field in fields(Policy)} & {field.name for field in fields(self)}
+        return Policy(**{name: getattr(self, name) for name in names})
 
     @property
     def walk(self) -> WalkOptions:
@@ -64,5 +80,6 @@ class ShardOptions:
 
     def deciding(self) -> dict[str, Any]:
         """The options that decide the bytes of the result, as JSON holds them."""
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return {name: value for name, value in values.items() if name not in BEHAVIOUR}
+        values = {name: value for name, value in asdict(self).items() if name not in BEHAVIOUR}
+        decided: dict[str, Any] = json.loads(json.dumps(values))
+        return decided

@@ -1,7 +1,9 @@
 """The decisions of a plan as pure functions: the same answer for any listing order, engine and worker count."""
 
 import hashlib
+from collections.abc import Iterable
 
+from dataprep.item import Item
 from dataprep.mindrecord.format import GROUP_ENTRY_BYTES, HEADER_SIZES, PAGE_ENTRY_BYTES, PAGE_SIZES, Geometry
 
 MIB = 1 << 20
@@ -13,6 +15,17 @@ def rank(seed: int, key: str) -> int:
     """Place of a key in the seeded order: 63 bits that depend on nothing but seed and key."""
     digest = hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
+
+
+def item_fingerprint(item: Item) -> int:
+    """128 bits of a file's key, size and time of change."""
+    text = f"{item.key}\0{item.size}\0{item.mtime_ns}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
+
+
+def fingerprint(items: Iterable[Item]) -> str:
+    """One value for a set of files, whatever the order in which they are listed."""
+    return f"{sum(item_fingerprint(item) for item in items) % (1 << 128):032x}"
 
 
 def quotas(count: int, val: float, test: float) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -83,6 +83,7 @@ class Plan:
         self.options: dict[str, Any] = self._meta["options"]
         self.ignored: dict[str, int] = self._meta["ignored"]
         self.warnings: list[str] = self._meta["warnings"]
+        self.fingerprint: str = self._meta["fingerprint"]
         self.shards = [
             PlannedShard(*row)
             for row in db.execute("SELECT name, split, number, first, last, bytes FROM shard ORDER BY first, name")
@@ -127,6 +128,20 @@ class Plan:
     def rejects(self) -> list[Reject]:
         """What the scan itself refused."""
         return [Reject(*row) for row in self._db.execute("SELECT key, reason, detail FROM reject ORDER BY key")]
+
+    def first_difference(self, items: Iterable[Item], mended: Mapping[str, Sequence[int]]) -> str | None:
+        """How the files found now differ from the planned ones: the first key, and what is new about it.
+
+        `mended` gives the size and time of files that may differ.
+        """
+        with closing(sqlite3.connect("")) as now:
+            now.execute("CREATE TABLE now(key TEXT PRIMARY KEY, size INT, mtime_ns INT)")
+            now.executemany("INSERT INTO now VALUES(?, ?, ?)", ((i.key, i.size, i.mtime_ns) for i in items))
+            now.execute("CREATE TABLE planned(key TEXT PRIMARY KEY, size INT, mtime_ns INT)")
+            rows = self._db.execute("SELECT key, size, mtime_ns FROM item")
+            now.executemany("INSERT INTO planned VALUES(?, ?, ?)", ((k, *mended.get(k, rest)) for k, *rest in rows))
+            row = now.execute(_DIFFERENCE).fetchone()
+        return f"'{row[0]}' {row[1]}" if row else None
 
     def splits(self) -> dict[str, list[PlannedShard]]:
         """The shards of each split that has any, in order."""
@@ -177,12 +192,20 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "ignored": dict(sorted(intake.ignored.items())),
         "items": items,
         "geometry": geometry,
-        "warnings": warnings + _count_warnings(db),
+        "fingerprint": f"{intake.fingerprint % (1 << 128):032x}",
+        "warnings": [*warnings, *_empty_classes(db, options.empty_classes), *_count_warnings(db)],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     db.commit()
 
 
+_DIFFERENCE = """
+SELECT key, 'is new' FROM now WHERE key NOT IN (SELECT key FROM planned)
+UNION ALL SELECT key, 'is gone' FROM planned WHERE key NOT IN (SELECT key FROM now)
+UNION ALL SELECT key, 'has changed' FROM planned p JOIN now n USING (key)
+    WHERE (p.size, p.mtime_ns) != (n.size, n.mtime_ns)
+ORDER BY 1 LIMIT 1
+"""
 _EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,test}/<class>/<image>"}
 
 
@@ -194,6 +217,7 @@ class _Intake:
         self._seed = seed
         self.ignored: Counter[str] = Counter()
         self.folders: list[Folder] = []
+        self.fingerprint = 0
 
     def take(self, found: Iterable[Found]) -> None:
         items = self._items(found)
@@ -204,6 +228,7 @@ class _Intake:
         for entry in found:
             if isinstance(entry, Item):
                 rank = place.rank(self._seed, entry.key)
+                self.fingerprint += place.item_fingerprint(entry)
                 path = os.fsencode(entry.path)
                 yield entry.key, path, entry.class_name, entry.split, entry.size, entry.mtime_ns, rank
             elif isinstance(entry, Ignored):
@@ -281,14 +306,32 @@ def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: 
     db.executemany("INSERT INTO shard VALUES(?, ?, ?, ?, ?, ?)", rows)
 
 
+def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
+    """What to say of classes without a file; they keep their labels. Raises DataprepError where that is wanted."""
+    query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item) ORDER BY label"
+    names = [name for (name,) in db.execute(query)]
+    if not names or wanted == "keep":
+        return []
+    said = f"{len(names)} of the classes have no image: {_some(names)}"
+    if wanted == "error":
+        raise DataprepError(f"{said}; --empty-classes warn keeps their labels, --ignore leaves a folder out")
+    return [said]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
+
+
 def _count_warnings(db: sqlite3.Connection) -> list[str]:
-    """Classes that a split lacks."""
+    """Classes that a split lacks, though another has images of them."""
     warnings = []
     splits = [split for (split,) in db.execute("SELECT split FROM item GROUP BY split ORDER BY min(id)")]
     for split in splits:
-        query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item WHERE split = ?) ORDER BY label"
+        query = (
+            "SELECT name FROM class WHERE label IN (SELECT label FROM item) "
+            "AND label NOT IN (SELECT label FROM item WHERE split = ?) ORDER BY label"
+        )
         names = [name for (name,) in db.execute(query, (split,))]
         if names:
-            shown = ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
-            warnings.append(f"{split} has no image of {len(names)} of the classes: {shown}")
+            warnings.append(f"{split} has no image of {len(names)} of the classes: {_some(names)}")
     return warnings

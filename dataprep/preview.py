@@ -8,12 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.build import worker_count
 from dataprep.images import Refusal, normalise
 from dataprep.options import ShardOptions
-from dataprep.pipeline import Progress, choose_layout, scan, worker_count
+from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
+from dataprep.progress import Progress
+from dataprep.reading import read_item
 from dataprep.target import check_target
-from dataprep.worker import read_item
 
 SAMPLE = 64
 

@@ -13,12 +13,21 @@ from dataprep.plan import PlannedShard
 from schemas.dataset import Shard
 from schemas.record import RecordSchema
 
+# A line a row in an attempt folder: key, label, width, height, and the digests of the file and of its pixels.
+ROWS = "rows.jsonl"
+# The key of the file that a worker has at hand: a JSON string, and behind it what is left of longer ones.
+CURRENT = "current"
+
+Excluded = dict[str, tuple[str, str]]  # key -> reason, detail
+
 
 @dataclass(frozen=True)
 class Task:
     """One shard to build: picklable, and enough for a worker anywhere that sees the same folders.
 
     `attempts` is the folder in which the worker makes a folder of its own. `names` is the split's whole set.
+    `excluded` are files found at fault after an earlier build, `mended` the size and time of files that were changed
+    on purpose since the plan was made.
     """
 
     shard: PlannedShard
@@ -30,6 +39,9 @@ class Task:
     classes: int
     geometry: Geometry
     policy: Policy
+    deadline_s: float
+    excluded: Excluded = field(default_factory=dict)
+    mended: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -51,7 +63,8 @@ class Moments:
 class Receipt:
     """Proof that a shard was built: its files' digests, what was refused, and what was changed on the way.
 
-    `attempt` is the folder where the files wait to be moved into place; it is not kept.
+    `excluded` are the keys that were left out as found at fault before. `attempt` is the folder where the files wait
+    to be moved into place; it is not kept.
     """
 
     shard: Shard
@@ -61,6 +74,7 @@ class Receipt:
     rejects: list[Reject]
     changed: Counter[str]
     moments: Moments
+    excluded: list[str] = field(default_factory=list)
     attempt: Path | None = None
 
     def to_json(self) -> bytes:
@@ -70,7 +84,8 @@ class Receipt:
             "split": self.split,
             "geometry": [self.geometry.header_size, self.geometry.page_size],
             "class_rows": self.class_rows,
-            "rejects": [[reject.key, reject.reason, reject.detail] for reject in self.rejects],
+            "rejects": [reject.to_dict() for reject in self.rejects],
+            "excluded": self.excluded,
             "changed": dict(self.changed),
             "moments": vars(self.moments),
         }
@@ -85,7 +100,8 @@ class Receipt:
             split=value["split"],
             geometry=Geometry(*value["geometry"]),
             class_rows=value["class_rows"],
-            rejects=[Reject(*reject) for reject in value["rejects"]],
+            rejects=[Reject(**reject) for reject in value["rejects"]],
+            excluded=value["excluded"],
             changed=Counter(value["changed"]),
             moments=Moments(**value["moments"]),
         )

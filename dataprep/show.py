@@ -36,6 +36,12 @@ def _(s: Summary) -> list[str]:
     ]
     lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
     lines += [f"  ignored   {counts(s.ignored)}"] if ignored else []
+    if s.duplicates.get("groups"):
+        d = s.duplicates
+        lines.append(
+            f"  equal     {d['groups']} pictures more than once, {d['leaks']} of them in train and in val or test, "
+            f"{d['conflicts']} in two classes; see {s.out}/duplicates.jsonl"
+        )
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
     return [*lines, f"  identity  {s.digest}"]
 

@@ -3,19 +3,24 @@
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from dataprep.errors import DataprepError, TryLater
+from dataprep.item import Found, Item
 from dataprep.options import ShardOptions
+from dataprep.place import fingerprint
 from dataprep.plan import Plan
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, REJECTS, SPLITS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, SPLITS, WORK, index_name
 
-_OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{re.escape(DATASET)}|{re.escape(REJECTS)}")
+_OURS = re.compile(
+    rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, (DATASET, REJECTS, DUPLICATES)))}"
+)
 
 
 def check_target(out: Path, source: Path) -> None:
@@ -39,6 +44,21 @@ def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> 
     if plan.source != source:
         raise DataprepError(_differs(out, "SOURCE", plan.source, source))
     _compare(plan.options, options, out)
+
+
+def check_inputs(plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path) -> None:
+    """Raise DataprepError, naming the first file, when SOURCE is no longer what was planned.
+
+    `rescan` reads the folders again. `mended` are files that the user has changed on purpose, see --retry-rejects.
+    """
+    if plan.fingerprint == fingerprint(found for found in rescan() if isinstance(found, Item)):
+        return
+    known = {key: stats for files in mended.values() for key, stats in files.items()}
+    difference = plan.first_difference((found for found in rescan() if isinstance(found, Item)), known)
+    if difference:
+        raise DataprepError(
+            f"SOURCE {plan.source} is not as it was when OUT {out} was begun: {difference}; --restart begins anew"
+        )
 
 
 def _compare(saved: dict[str, Any], options: ShardOptions, out: Path) -> None:
@@ -123,6 +143,6 @@ def _planned(work: Workdir) -> list[Any]:
 
 
 def _remove(out: Path, shards: list[str]) -> None:
-    for name in [*shards, *map(index_name, shards), REJECTS]:
+    for name in [*shards, *map(index_name, shards), REJECTS, DUPLICATES]:
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / WORK, ignore_errors=True)

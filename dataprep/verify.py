@@ -9,7 +9,7 @@ from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import REJECTS, SPLITS, index_name
+from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def verify(folder: Path, full: bool = True) -> Verdict:
     part of the set. With `full` every byte is read: digests, and the index against the data.
     """
     dataset = load_dataset(folder)
-    problems = _foreign(folder, dataset) + _rejects_problem(folder, dataset)
+    problems = _foreign(folder, dataset) + _rejects_problem(folder, dataset) + _duplicates_problem(folder, dataset)
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     for shard in shards:
         found = file_problems(folder, [shard])
@@ -47,6 +47,15 @@ def _foreign(folder: Path, dataset: Dataset) -> list[str]:
     names = sorted(path.name for split in SPLITS for path in folder.glob(f"{split}.mindrecord*"))
     strange = [name for name in names if name not in known and name.removesuffix(".db") not in known]
     return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
+
+
+def _duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
+    path = folder / DUPLICATES
+    if not path.is_file():
+        return [f"{DUPLICATES} is missing"]
+    lines = path.read_bytes().count(b"\n")
+    expected = dataset.duplicates.get("groups", 0)
+    return [] if lines == expected else [f"{DUPLICATES} has {lines} lines, {expected} were sealed"]
 
 
 def _rejects_problem(folder: Path, dataset: Dataset) -> list[str]:

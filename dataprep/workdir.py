@@ -4,21 +4,23 @@ A file gets its final name whole and synced, or not at all. The receipt of a sha
 place, and dataset.json after everything: what lies on disk after a kill at any point is told apart from what is done.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from dataprep.errors import DataprepError, TryLater
+from dataprep.errors import DataprepError
+from dataprep.faults import reach
 from dataprep.item import Reject
-from dataprep.receipt import Receipt
+from dataprep.lock import Lock
+from dataprep.receipt import CURRENT, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
-from schemas.layout import DATASET, REJECTS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, WORK, index_name
 
 
 class Workdir:
@@ -30,42 +32,38 @@ class Workdir:
         self.plan = self.folder / "plan.sqlite"
         self.attempts = self.folder / "attempts"
         self._receipts = self.folder / "receipts"
-        self._pages = self.folder / "pages.json"
         self._log = self.folder / "run.jsonl"
-        self._lock: IO[str] | None = None
 
     def __enter__(self) -> "Workdir":
         try:
             self._receipts.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / "lock").open("a+")
         except OSError as error:
             raise DataprepError(f"cannot write to OUT {self.out}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.seek(0)
-            holder = self._lock.read().strip() or "another process"
-            self._lock.close()
-            raise TryLater(f"{self.out} is being written by {holder}; wait for it to end, or stop it") from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._lock.flush()
-        shutil.rmtree(self.attempts, ignore_errors=True)
+        self._lock = Lock(self.folder / "lock")
+        self._lock.__enter__()
+        self._sweep()
         self.attempts.mkdir()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._sweep()
+        self._lock.__exit__()
+
+    def _sweep(self) -> None:
+        """Take away what a killed job was writing."""
         shutil.rmtree(self.attempts, ignore_errors=True)
-        if self._lock:
-            self._lock.close()
+        for folder in (self.out, self.folder, self._receipts):
+            for part in folder.glob("*.part"):
+                part.unlink(missing_ok=True)
 
     def save_plan(self, write: Callable[[Path], None]) -> None:
         """Let `write` make the plan's file, and give it its name when it is whole."""
         part = self.plan.with_suffix(".part")
-        part.unlink(missing_ok=True)
         write(part)
+        reach("plan.written")
         _sync(part)
         _move(part, self.plan)
+        reach("plan.saved")
 
     def receipts(self) -> dict[str, Receipt]:
         """Receipts of the shards whose files are in place, by shard name."""
@@ -85,40 +83,85 @@ class Workdir:
             path = self.out / name
             if not path.is_file() or path.stat().st_size != size:
                 return False
-        return True
+        return self.rows(shard.name).is_file()
+
+    def rows(self, shard: str) -> Path:
+        """The file that lists the rows of a committed shard, see receipt.ROWS."""
+        return self._receipts / f"{shard}.{ROWS}"
 
     def commit(self, receipt: Receipt) -> None:
         """Move a built shard into place, then write its receipt."""
         assert receipt.attempt is not None, "a kept receipt was committed before"
         name = receipt.shard.name
-        for file in (name, index_name(name)):
-            _move(receipt.attempt / file, self.out / file)
+        _move(receipt.attempt / name, self.out / name)
+        reach("commit.data")
+        _move(receipt.attempt / index_name(name), self.out / index_name(name))
+        reach("commit.index")
+        _move(receipt.attempt / ROWS, self.rows(name))
+        reach("commit.rows")
         write_whole(self._receipts / f"{name}.json", receipt.to_json())
-        shutil.rmtree(receipt.attempt, ignore_errors=True)
+        self.drop(receipt)
+        reach("commit.receipt")
 
-    def page_sizes(self) -> dict[str, int]:
-        """Page sizes of the splits whose planned pages turned out too small."""
+    def drop(self, receipt: Receipt) -> None:
+        """Take away what is left of an attempt."""
+        if receipt.attempt is not None:
+            shutil.rmtree(receipt.attempt, ignore_errors=True)
+
+    def suspect(self, shard: str) -> str | None:
+        """The key of the file that the last worker on `shard` had at hand when it died."""
+        attempts = sorted(self.attempts.glob(f"{shard}-*"), key=lambda path: path.stat().st_mtime_ns)
+        with suppress(OSError, ValueError, IndexError):
+            key: str = json.loads((attempts[-1] / CURRENT).read_text().splitlines()[0])
+            return key
+        return None
+
+    # What turned out while building, so that shards must be built again: kept by name, for the next run too.
+
+    def found(self, name: str) -> dict[str, Any]:
+        """What is kept under `name`: `pages` (split -> page size); by shard `excluded` (key -> reason, detail) and
+        `mended` (key -> size, time).
+        """
         try:
-            sizes: dict[str, int] = json.loads(self._pages.read_bytes())
-            return sizes
+            kept: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            return kept
         except FileNotFoundError:
             return {}
 
-    def save_page_size(self, split: str, page_size: int) -> None:
-        """Remember that a split needs larger pages."""
-        write_whole(self._pages, json.dumps(self.page_sizes() | {split: page_size}).encode())
+    def keep(self, name: str, values: dict[str, Any]) -> None:
+        """Add to what is kept under `name`."""
+        write_whole(self.folder / f"{name}.json", json.dumps(self.found(name) | values).encode())
+
+    def exclude(self, shard: str, excluded: Excluded) -> None:
+        """Have `shard` built without these files."""
+        self.keep("excluded", {shard: self.found("excluded").get(shard, {}) | excluded})
+        reach("exclude.saved")
+
+    def forget(self, shard: str, mended: dict[str, tuple[int, int]]) -> None:
+        """Have `shard` built again, with these files as they are now and none excluded."""
+        self.keep("mended", {shard: self.found("mended").get(shard, {}) | mended})
+        self.keep("excluded", {shard: {}})
+        (self._receipts / f"{shard}.json").unlink(missing_ok=True)
+
+    def unseal(self) -> None:
+        """Take the manifest away: the set is being worked on again."""
+        (self.out / DATASET).unlink(missing_ok=True)
 
     def save_rejects(self, rejects: list[Reject]) -> Path:
         """List what a job refused that is not sealed, for the person who must decide; the file's path."""
         path = self.folder / REJECTS
-        write_whole(path, _lines(rejects))
+        write_whole(path, _lines(reject.to_dict() for reject in rejects))
         return path
 
-    def seal(self, dataset: Dataset, rejects: list[Reject]) -> None:
-        """Write rejects.jsonl and then dataset.json: the set is complete when the latter is there."""
-        write_whole(self.out / REJECTS, _lines(rejects))
+    def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
+        """Write the lists and then dataset.json: the set is complete when the latter is there."""
+        write_whole(self.out / REJECTS, _lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
+        reach("seal.rejects")
+        write_whole(self.out / DUPLICATES, _lines(duplicates))
+        reach("seal.duplicates")
         write_whole(self.out / DATASET, dataset.to_json())
+        reach("seal.manifest")
 
     def log(self, event: str, **values: Any) -> None:
         """Append to the run log: the place for clock, host and speed, which no other file holds."""
@@ -127,8 +170,8 @@ class Workdir:
             log.write(json.dumps(line) + "\n")
 
 
-def _lines(rejects: list[Reject]) -> bytes:
-    return "".join(json.dumps({"key": r.key, "reason": r.reason, "detail": r.detail}) + "\n" for r in rejects).encode()
+def _lines(values: Iterable[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -150,5 +193,7 @@ def _sync(path: Path) -> None:
 
 
 def _move(part: Path, path: Path) -> None:
+    with suppress(PermissionError):  # the group of the folder, where this user may give it
+        os.chown(part, -1, path.parent.stat().st_gid)
     os.replace(part, path)
     _sync(path.parent)

@@ -1,21 +1,26 @@
 """Builds one shard: picklable, idempotent, silent. What it makes lies in its own folder until the parent commits."""
 
+import json
 import os
-import stat
 import tempfile
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
 from multiprocessing import parent_process
 from pathlib import Path
+from typing import TextIO
 
 from dataprep import place
 from dataprep.encode import ENCODERS
+from dataprep.faults import reach
 from dataprep.images import Picture, Refusal, channel_moments, normalise
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
-from dataprep.receipt import Moments, Receipt, Task
+from dataprep.reading import Reader
+from dataprep.receipt import CURRENT, ROWS, Moments, Receipt, Task
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
 
@@ -57,63 +62,78 @@ def _end_with_parent() -> None:
 def build_shard(task: Task) -> Receipt:
     """Write the shard of `task` and its index, synced, into a new folder below task.attempts.
 
-    Refused files are listed in the receipt. Raises PagesTooSmall, and OSError for what is wrong with the disk.
+    Refused files are listed in the receipt, written rows in ROWS beside the shard. Raises PagesTooSmall, and OSError
+    for what is wrong with the disk.
     """
     attempt = Path(tempfile.mkdtemp(prefix=f"{task.shard.name}-", dir=task.attempts))
-    class_rows = [0] * task.classes
-    rejects: list[Reject] = []
-    changed: Counter[str] = Counter()
-    moments = Moments()
+    build = _Build(task, attempt)
     with (
         closing(Plan.open(task.plan)) as plan,
+        closing(Reader(task.deadline_s)) as reader,
         ShardWriter(attempt, task.names, task.shard.number, task.schema, task.geometry) as writer,
+        (attempt / ROWS).open("w") as rows,
     ):
         for item in plan.items(task.shard):
+            reach("build.row")
+            build.tell(item)
             try:
-                wanted = task.shard.split == "train" and moments.images < MEASURED_IMAGES
-                picture = _load(task, item, wanted)
-                _write(task, writer, item, picture)
+                build.add(item, reader, writer, rows)
             except Refusal as refusal:
-                rejects.append(Reject(item.key, refusal.reason, refusal.detail))
-                continue
-            class_rows[item.label] += 1
-            changed.update(picture.changed)
-            if wanted and picture.image is not None:
-                moments.add(1, *channel_moments(picture.image))
+                build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
         _finish(task, writer)
+    reach("build.finished")
     shard = describe_shard(writer.path, writer.rows)
-    return Receipt(shard, task.shard.split, task.geometry, class_rows, rejects, changed, moments, attempt)
+    return build.receipt(shard)
 
 
-def _load(task: Task, item: PlannedItem, want_pixels: bool) -> Picture:
-    data = read_item(os.path.join(task.source, item.path), item)
-    return normalise(data, task.policy, want_pixels)
+class _Build:
+    """What is noted while a shard is written."""
 
+    def __init__(self, task: Task, attempt: Path) -> None:
+        self.rejects: list[Reject] = []
+        self._task = task
+        self._attempt = attempt
+        self._class_rows = [0] * task.classes
+        self._changed: Counter[str] = Counter()
+        self._moments = Moments()
+        self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
 
-def read_item(path: str, item: PlannedItem) -> bytes:
-    """The bytes of a planned file; raises Refusal when it is not the regular file that was planned."""
-    try:
-        # Without O_NONBLOCK a FIFO that took the file's place would block for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise Refusal("vanished", "it was there when the job was planned") from None
-    except PermissionError:
-        raise Refusal("permission_denied", "this user may not read it") from None
-    except OSError as error:
-        raise Refusal("unreadable", error.strerror or str(error)) from None
-    with open(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise Refusal("not_a_regular_file", "it was a file when the job was planned")
-        if (found.st_size, found.st_mtime_ns) != (item.size, item.mtime_ns):
-            raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {found.st_size}")
-        try:
-            data = file.readall()
-        except OSError as error:
-            raise Refusal("unreadable", error.strerror or str(error)) from None
-    if len(data) != item.size:
-        raise Refusal("changed", f"{len(data)} of its {item.size} bytes could be read")
-    return data
+    def tell(self, item: PlannedItem) -> None:
+        """Note the file at hand, for the parent to name should this process be killed over it."""
+        os.pwrite(self._current, json.dumps(item.key).encode() + b"\n", 0)
+
+    def add(self, item: PlannedItem, reader: Reader, writer: ShardWriter, rows: TextIO) -> None:
+        """Write one row; raises Refusal."""
+        if item.key in self._task.excluded:
+            raise Refusal(*self._task.excluded[item.key])
+        if item.key in self._task.mended:
+            size, mtime_ns = self._task.mended[item.key]
+            item = replace(item, size=size, mtime_ns=mtime_ns)
+        data = reader.read(os.path.join(self._task.source, item.path), item, self._task.policy.max_bytes)
+        measured = self._task.shard.split == "train" and self._moments.images < MEASURED_IMAGES
+        picture = normalise(data, self._task.policy, measured)
+        _write(self._task, writer, item, picture)
+        digests = blake2b(data, digest_size=16).hexdigest(), picture.pixel_digest().hex()
+        rows.write(json.dumps([item.key, item.label, picture.width, picture.height, *digests]) + "\n")
+        self._class_rows[item.label] += 1
+        self._changed.update(picture.changed)
+        if measured and picture.image is not None:
+            self._moments.add(1, *channel_moments(picture.image))
+
+    def receipt(self, shard: Shard) -> Receipt:
+        """The receipt of the finished shard."""
+        os.close(self._current)
+        return Receipt(
+            shard=shard,
+            split=self._task.shard.split,
+            geometry=self._task.geometry,
+            class_rows=self._class_rows,
+            rejects=self.rejects,
+            changed=self._changed,
+            moments=self._moments,
+            excluded=sorted(self._task.excluded),
+            attempt=self._attempt,
+        )
 
 
 def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> None:

@@ -6,7 +6,7 @@ It is deterministic (no clock, no host), so the sha256 of the file is the identi
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,8 @@ class Dataset:
 
     `pixels` is None when no train image was measured. `rejected` and `ignored` count files by reason and by
     rule; found = written + rejected + ignored holds, or from_json refuses. `policy` is what was done to pixels,
-    `changed` how many images each step of it touched. `plan` is what the set was planned from (seed, options).
+    `changed` how many images each step of it touched, `duplicates` how many groups of equal pictures there are.
+    `plan` is what the set was planned from (layout, options).
     """
 
     schema: RecordSchema
@@ -117,6 +118,7 @@ class Dataset:
     policy: Mapping[str, Any]
     plan: Mapping[str, Any]
     pixels: PixelStats | None = None
+    duplicates: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def written(self) -> int:
@@ -140,6 +142,7 @@ class Dataset:
             "rejected": dict(sorted(self.rejected.items())),
             "ignored": dict(sorted(self.ignored.items())),
             "changed": dict(sorted(self.changed.items())),
+            "duplicates": dict(self.duplicates),
             "policy": dict(self.policy),
             "plan": dict(self.plan),
             "pixels": None if self.pixels is None else vars(self.pixels),
@@ -171,6 +174,7 @@ class Dataset:
             rejected=take(body, "rejected", dict, where),
             ignored=take(body, "ignored", dict, where),
             changed=take(body, "changed", dict, where),
+            duplicates=take(body, "duplicates", dict, where),
             policy=take(body, "policy", dict, where),
             plan=take(body, "plan", dict, where),
             pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
@@ -179,6 +183,9 @@ class Dataset:
         return dataset
 
     def _check_sums(self, where: str) -> None:
+        for name in ("rejected", "ignored", "changed", "duplicates"):
+            for key in getattr(self, name):
+                take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
             raise ContractError(f"{where}: found is not written + rejected + ignored")
         for name, split in self.splits.items():

@@ -2,6 +2,7 @@
 
 DATASET = "dataset.json"
 REJECTS = "rejects.jsonl"
+DUPLICATES = "duplicates.jsonl"
 WORK = ".work"
 
 SPLITS = ("train", "val", "test")

@@ -18,11 +18,12 @@ ALLOWED = {
 }
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "magic", "chains"},
-    {"mindrecord", "images", "sources", "place"},
+    {"errors", "item", "keys", "magic", "chains", "faults"},
+    {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
-    {"receipt", "encode"},
-    {"worker", "workdir", "target", "engines", "opening"},
+    {"receipt", "encode", "reading", "quarantine"},
+    {"worker", "workdir", "engines", "opening", "prove", "prover", "duplicates", "progress"},
+    {"target", "build", "seal"},
     {"pipeline", "verify", "inspection", "sample"},
     {"preview", "terminal", "show", "params"},
     {"cli"},
@@ -51,7 +52,8 @@ def names(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_a_package_imports_only_what_its_room_allows(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
-    assert names(path) <= ALLOWED[package]
+    extra = {"mindspore"} if name(path) == "dataprep/prove.py" else set()
+    assert names(path) <= ALLOWED[package] | extra
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dataprep" / "mindrecord").glob("*.py")), ids=name)
@@ -84,7 +86,7 @@ def test_imports_point_down(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_only_the_terminal_rooms_print_or_exit(path: Path) -> None:
     calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
-    if path.name in ("cli.py", "__main__.py", "terminal.py", "progress.py"):
+    if path.name in ("cli.py", "__main__.py", "terminal.py", "progress.py", "prove.py"):
         return
     assert not calls & {"print", "click.echo", "click.secho", "sys.exit", "exit"}
 

@@ -13,7 +13,7 @@ from dataprep import pipeline
 from dataprep.options import ShardOptions
 from dataprep.pipeline import Summary
 
-QUICK = ShardOptions(engine="serial", workers=1)
+QUICK = ShardOptions(engine="serial", workers=1, prove="off")
 
 
 def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:

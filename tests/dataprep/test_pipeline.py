@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataprep import pipeline, worker
+from dataprep import build, pipeline, worker
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.mindrecord import ShardReader
 from dataprep.options import Budget
@@ -36,7 +36,9 @@ def test_every_file_is_written_rejected_or_ignored(raw: Path, tmp_path: Path) ->
     assert summary.rejected == {"not_an_image": 1}
     assert summary.ignored == {"hidden": 1, "thumbs.db": 1}
     lines = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
-    assert lines == [{"key": "cat/bad.jpg", "reason": "not_an_image", "detail": "its content is an HTML page"}]
+    assert lines == [
+        {"key": "cat/bad.jpg", "reason": "not_an_image", "detail": "its content is an HTML page", "size": 6}
+    ]
 
 
 def test_rows_hold_the_files_bytes_label_and_key(raw: Path, tmp_path: Path) -> None:
@@ -58,7 +60,12 @@ def test_the_bytes_do_not_depend_on_engine_or_workers(raw: Path, tmp_path: Path)
 def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
     names = {path.name for path in sealed.iterdir()}
     shards = {f"train.mindrecord{n}" for n in range(3)} | {"val.mindrecord0"}
-    assert names == shards | {f"{name}.db" for name in shards} | {"dataset.json", "rejects.jsonl", ".work"}
+    assert names == shards | {f"{name}.db" for name in shards} | {
+        "dataset.json",
+        "rejects.jsonl",
+        "duplicates.jsonl",
+        ".work",
+    }
     assert {path.name for path in (sealed / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 
 
@@ -166,8 +173,8 @@ def test_pages_that_grow_end_alike_whichever_shard_asks_first(files: Files, tmp_
         contents[f"a/{number}.webp"] = encoded(image, "WEBP", quality=1)
     source = files(contents)
     shard(source, tmp_path / "a", val=0.0, num_shards=4)
-    original = pipeline._missing
-    monkeypatch.setattr(pipeline, "_missing", lambda *args: original(*args)[::-1])
+    original = build.missing_shards
+    monkeypatch.setattr(build, "missing_shards", lambda *args: original(*args)[::-1])
     shard(source, tmp_path / "b", val=0.0, num_shards=4)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
@@ -194,18 +201,20 @@ def test_files_get_the_mode_that_the_umask_says(sealed: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in sealed.iterdir() if path.is_file()} == {0o666 & ~mask}
 
 
-def test_a_killed_worker_is_noticed_at_once(raw: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(pipeline, "build_shard", _die)
-    with pytest.raises(DataprepError, match="a worker process was killed"):
-        shard(raw, tmp_path / "out", engine="process", workers=1)
-
-
-def _die(_task: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def command(raw: Path, out: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "dataprep", "shard", str(raw), str(out), "--num-shards", "8", *options]
+    return [
+        sys.executable,
+        "-m",
+        "dataprep",
+        "shard",
+        str(raw),
+        str(out),
+        "--num-shards",
+        "8",
+        "--prove",
+        "off",
+        *options,
+    ]
 
 
 @pytest.mark.parametrize("shards_before_kill", [1, 5])
@@ -253,7 +262,7 @@ def test_a_reject_of_the_scan_is_listed(raw: Path, tmp_path: Path) -> None:
 def test_build_shard_is_idempotent(sealed: Path, raw: Path) -> None:
     plan = pipeline.Plan.open(sealed / ".work" / "plan.sqlite")
     with Workdir(sealed) as work:
-        task = next(pipeline._tasks(plan, work, QUICK, plan.shards))
+        task = next(build._tasks(plan, work, QUICK, plan.shards))
         receipts = [worker.build_shard(task) for _ in range(2)]
     assert receipts[0].shard == receipts[1].shard
     assert receipts[0].rejects == [] == receipts[1].rejects

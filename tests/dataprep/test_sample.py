@@ -25,7 +25,12 @@ def test_the_broken_files_are_refused_and_the_odd_ones_normalised(tmp_path: Path
     from dataprep.options import Budget
 
     drawn = draw_sample(tmp_path / "raw", images=60, classes=len(SHAPES))
-    summary = shard(tmp_path / "raw", tmp_path / "out", max_rejects=Budget(len(drawn.broken), False))
+    summary = shard(
+        tmp_path / "raw",
+        tmp_path / "out",
+        max_rejects=Budget(len(drawn.broken), False),
+        max_class_loss=Budget(2, False),
+    )
     assert summary.rejected == {"truncated": 1, "empty": 1, "not_an_image": 1}
     assert summary.changed == {"cmyk_to_rgb": 1, "depth_16_to_8": 1, "exif_rotated": 1}
     assert summary.ignored == {"hidden": 1}

@@ -1,0 +1,192 @@
+"""Builds, proves and commits the shards of a plan that have no receipt yet, until none is missing."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dataprep.engines import ENGINES, SerialExecutor
+from dataprep.errors import DataprepError
+from dataprep.faults import reach
+from dataprep.mindrecord.format import Geometry
+from dataprep.options import ShardOptions
+from dataprep.plan import Plan, PlannedShard
+from dataprep.progress import Progress
+from dataprep.prover import Fault, Prover
+from dataprep.receipt import ROWS, Receipt, Task
+from dataprep.workdir import Workdir
+from dataprep.worker import PagesTooSmall, build_shard
+from schemas.record import load_schema
+
+# A shard on which so many workers have died in a row is not tried again.
+MAX_DEATHS = 2
+
+Prove = Callable[[Receipt], "Future[list[Fault]]"]
+
+
+class WorkerDied(Exception):
+    """A worker process was killed; the shards that were being built then."""
+
+    def __init__(self, shards: list[str]) -> None:
+        super().__init__(shards)
+        self.shards = shards
+
+
+def worker_count(options: ShardOptions) -> int:
+    """Worker processes: as asked, else the cores this process may use."""
+    return options.workers or len(os.sched_getaffinity(0))
+
+
+def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Progress) -> int:
+    """Build every shard that has no receipt; the number built. Raises DataprepError where that cannot be done."""
+    built = 0
+    deaths: Counter[str] = Counter()
+    if not missing_shards(plan, work):
+        return 0
+    with _proving(work, options) as prove:
+        while missing := missing_shards(plan, work):
+            # A shard whose worker died is built alone, so that the next death says whose fault it is.
+            alone = [shard for shard in missing if deaths[shard.name]][:1]
+            progress.planned(plan, missing)
+            try:
+                built += _build(plan, work, options, progress, alone or missing, prove)
+            except PagesTooSmall as error:
+                # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
+                work.keep("pages", {error.split: error.page_size})
+            except WorkerDied as error:
+                _count_deaths(error.shards, deaths, work)
+            for shard in alone:
+                deaths[shard.name] *= shard.name not in work.receipts()
+    return built
+
+
+def _build(
+    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], prove: Prove
+) -> int:
+    """Build these shards; the number committed. One found to hold faulty images is left for the next round."""
+    built = 0
+    workers = min(worker_count(options), len(shards))
+    with ENGINES[options.engine](workers) as executor:
+        for receipt, faults, planned in _results(executor, _tasks(plan, work, options, shards), prove, workers):
+            reach("prove.done")
+            if faults:
+                work.exclude(planned.name, _keys(receipt, faults))
+                work.drop(receipt)
+                continue
+            work.commit(receipt)
+            progress.built(receipt, planned)
+            built += 1
+    return built
+
+
+def _results(
+    executor: Executor, tasks: Iterator[Task], prove: Prove, workers: int
+) -> Iterator[tuple[Receipt, list[Fault], PlannedShard]]:
+    """Shards as they are built and proved. A few are under way at a time; the next are built while one is proved."""
+    building: dict[Future[Receipt], PlannedShard] = {}
+    proving: dict[Future[list[Fault]], tuple[Receipt, PlannedShard]] = {}
+    try:
+        while True:
+            while len(building) + len(proving) < 2 * workers + 1 and (task := next(tasks, None)):
+                building[executor.submit(build_shard, task)] = task.shard
+            waiting: list[Future[Any]] = [*building, *proving]
+            if not waiting:
+                return
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                if future in building:
+                    planned = building[future]
+                    receipt = future.result()
+                    del building[future]
+                    proving[prove(receipt)] = receipt, planned
+                else:
+                    receipt, planned = proving.pop(future)
+                    yield receipt, future.result(), planned
+    except BrokenProcessPool:
+        raise WorkerDied([planned.name for planned in building.values()]) from None
+
+
+def _count_deaths(shards: list[str], deaths: Counter[str], work: Workdir) -> None:
+    deaths.update(shards)
+    for shard in shards:
+        if len(shards) == 1 and deaths[shard] >= MAX_DEATHS:
+            key = work.suspect(shard)
+            named = f" over '{key}'; leave that file out with --ignore '{key}' --restart" if key else ""
+            raise DataprepError(
+                f"{deaths[shard]} worker processes were killed while they built {shard}{named}, "
+                "or give the job more memory or fewer --workers; the same command goes on"
+            )
+
+
+def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
+    """The shards that have no receipt, or were built before it turned out how they must be built."""
+    receipts = work.receipts()
+    sizes = geometry(plan, work)
+    excluded = work.found("excluded")
+    return [
+        shard
+        for shard in plan.shards
+        if shard.name not in receipts
+        or receipts[shard.name].geometry != sizes[shard.split]
+        or receipts[shard.name].excluded != sorted(excluded.get(shard.name, {}))
+    ]
+
+
+def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:
+    """Header and page size of each split: as planned, or larger where that turned out too small."""
+    larger = work.found("pages")
+    planned = {split: plan.geometry(split) for split in plan.splits()}
+    return {split: replace(size, page_size=larger.get(split, size.page_size)) for split, size in planned.items()}
+
+
+def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard]) -> Iterator[Task]:
+    schema = load_schema(options.schema)
+    sizes = geometry(plan, work)
+    names = {split: tuple(shard.name for shard in members) for split, members in plan.splits().items()}
+    excluded, mended = work.found("excluded"), work.found("mended")
+    for shard in shards:
+        yield Task(
+            shard=shard,
+            names=names[shard.split],
+            plan=work.plan.absolute(),
+            source=plan.source,
+            attempts=work.attempts.absolute(),
+            schema=schema,
+            classes=len(plan.classes),
+            geometry=sizes[shard.split],
+            policy=options.policy,
+            deadline_s=options.deadline,
+            excluded={key: (reason, detail) for key, (reason, detail) in excluded.get(shard.name, {}).items()},
+            mended={key: (size, mtime_ns) for key, (size, mtime_ns) in mended.get(shard.name, {}).items()},
+        )
+
+
+@contextmanager
+def _proving(work: Workdir, options: ShardOptions) -> Iterator[Prove]:
+    """How shards are proved: in a thread that talks to the child, or not at all."""
+    if options.prove == "off":
+        nothing = SerialExecutor()
+        yield lambda receipt: nothing.submit(list)
+        return
+    schema = load_schema(options.schema)
+    threads = worker_count(options)
+    decode = options.prove == "decode"
+    with Prover(schema, work.attempts, decode, threads, options.deadline) as prover, ThreadPoolExecutor(1) as thread:
+        try:
+            yield lambda receipt: thread.submit(prover.prove, receipt)
+        except BaseException:
+            prover.stop()
+            thread.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _keys(receipt: Receipt, faults: list[Fault]) -> dict[str, tuple[str, str]]:
+
+    assert receipt.attempt is not None
+    by_row = {fault.row: (fault.reason, fault.detail) for fault in faults}
+    with (receipt.attempt / ROWS).open("rb") as rows:
+        return {json.loads(line)[0]: by_row[number] for number, line in enumerate(rows) if number in by_row}

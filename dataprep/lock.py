@@ -1,0 +1,84 @@
+"""One job at a time in a folder, on one machine and, as far as it shares a clock, on a shared file system."""
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from dataprep.errors import DataprepError, TryLater
+
+BEAT_S = 15.0
+# A holder on another machine that has not touched its lock for so long is taken for dead.
+STALE_S = 300.0
+
+
+class Lock:
+    """A lock file with the holder's host and process in it. Raises TryLater on entry when another job holds it.
+
+    The kernel drops the lock of a process that ends, however it ends, so a killed or rebooted holder is in nobody's
+    way. Some shared file systems keep such locks to one machine: there the holder's name and the file's age decide.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+        self._released = threading.Event()
+
+    def __enter__(self) -> "Lock":
+        try:
+            file = self._path.open("a+")
+        except OSError as error:
+            raise DataprepError(f"cannot write to {self._path.parent}: {error.strerror}") from None
+        holder = _read(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise _held(self._path, holder) from None
+        except OSError:
+            pass  # a file system without locks: the age of the file decides alone
+        if (
+            holder
+            and holder.get("host") != socket.gethostname()
+            and time.time() - os.stat(self._path).st_mtime < STALE_S
+        ):
+            file.close()
+            raise _held(self._path, holder)
+        _write(file, {"pid": os.getpid(), "host": socket.gethostname()})
+        self._file = file
+        threading.Thread(target=self._beat, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+        if self._file:
+            _write(self._file, {})
+            self._file.close()
+
+    def _beat(self) -> None:
+        while not self._released.wait(BEAT_S):
+            os.utime(self._path)
+
+
+def _held(path: Path, holder: dict[str, Any]) -> TryLater:
+    who = f"process {holder['pid']} on {holder['host']}" if holder else "another job"
+    return TryLater(f"{path.parent.parent} is being written by {who}; wait for it to end, or stop it")
+
+
+def _read(file: IO[str]) -> dict[str, Any]:
+    file.seek(0)
+    try:
+        holder = json.loads(file.read(4096) or "{}")
+    except ValueError:
+        return {}
+    return holder if isinstance(holder, dict) and {"pid", "host"} <= set(holder) else {}
+
+
+def _write(file: IO[str], holder: dict[str, Any]) -> None:
+    file.truncate(0)
+    file.write(json.dumps(holder) + "\n" if holder else "")
+    file.flush()

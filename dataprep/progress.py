@@ -1,0 +1,19 @@
+"""Who hears how far a job is."""
+
+from typing import Protocol
+
+from dataprep.plan import Plan, PlannedShard
+from dataprep.receipt import Receipt
+
+
+class Progress(Protocol):
+    """Follows a job; the terminal belongs to the caller."""
+
+    def scanning(self, found: int) -> None:
+        """So many files have been found."""
+
+    def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
+        """The shards to build are known; called again when some must be built anew."""
+
+    def built(self, receipt: Receipt, planned: PlannedShard) -> None:
+        """A shard is in place."""

@@ -1,0 +1,28 @@
+"""Copies refused files aside, for the person who will look at them."""
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from dataprep.errors import DataprepError
+from dataprep.item import Reject
+from dataprep.keys import key_to_path
+
+
+def copy_refused(source: Path, folder: Path, rejects: list[Reject]) -> None:
+    """Copy the regular files among the rejects to `folder`, each under its reason and path relative to `source`.
+
+    A file that is gone or cannot be read is passed over: it is in the list of rejects all the same.
+    """
+    if source == folder.absolute() or source in folder.absolute().parents:
+        raise DataprepError(f"--quarantine {folder} lies in SOURCE {source}; choose a folder outside it")
+    for reject in rejects:
+        path = key_to_path(reject.key)
+        origin = os.path.join(source, path)
+        with suppress(FileNotFoundError, PermissionError):
+            if stat.S_ISREG(os.stat(origin).st_mode):
+                target = os.path.join(folder, reject.reason, path)
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.copyfile(origin, target)

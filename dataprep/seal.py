@@ -1,0 +1,120 @@
+"""From the receipts of all shards to the sealed manifest: is nothing lost, does the budget hold, what is in it."""
+
+import os
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from dataprep import duplicates
+from dataprep.duplicates import Duplicate
+from dataprep.errors import DataRefused
+from dataprep.item import Reject
+from dataprep.keys import key_to_path
+from dataprep.options import ShardOptions
+from dataprep.plan import Plan
+from dataprep.quarantine import copy_refused
+from dataprep.receipt import Moments, Receipt
+from dataprep.workdir import Workdir
+from schemas.dataset import Dataset, PixelStats, Split
+from schemas.record import load_schema
+
+_OTHER_KIND = ("unsupported_format", "not_an_image")
+
+
+def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> Dataset:
+    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not."""
+    receipts = work.receipts()
+    ordered = [receipts[planned.name] for planned in plan.shards]
+    rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
+    dataset = _dataset(plan, options, ordered, Counter(reject.reason for reject in rejects), found)
+    lost = dataset.found - dataset.written - len(rejects) - sum(dataset.ignored.values())
+    if lost:
+        raise AssertionError(f"{lost} files were found and neither written, rejected nor ignored")
+    if options.quarantine is not None:
+        copy_refused(Path(plan.source), options.quarantine, rejects)
+    problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
+    if problem:
+        listed = work.save_rejects(rejects)
+        raise DataRefused(f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(rejects)}")
+    work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
+    return dataset
+
+
+def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], dataset: Dataset) -> str | None:
+    """Which budget the rejects exceed, in words."""
+    candidates = dataset.written + len(rejects)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
+    if not dataset.written:
+        return f"none of {candidates} files could be written ({reasons})"
+    if not options.max_rejects.allows(len(rejects), candidates):
+        return (
+            f"{len(rejects)} of {candidates} files were refused ({reasons}), more than --max-rejects "
+            f"{options.max_rejects} allows (the same command with a larger one seals what was built)"
+        )
+    planned = [sum(rows) for rows in zip(*plan.class_rows().values(), strict=True)]
+    written = [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
+    for name, before, after in zip(plan.classes, planned, written, strict=True):
+        if not options.max_class_loss.allows(before - after, before):
+            return (
+                f"class '{name}' lost {before - after} of its {before} files, more than --max-class-loss "
+                f"{options.max_class_loss} allows (the same command with a larger one seals what was built)"
+            )
+    return None
+
+
+def _leaks(options: ShardOptions, found: list[Duplicate]) -> str | None:
+    leaks = [duplicate for duplicate in found if duplicate.is_leak]
+    if options.duplicates != "fail" or not leaks:
+        return None
+    keys = " and ".join(f"'{key}'" for key in leaks[0].keys[:2])
+    return (
+        f"{len(leaks)} pictures of val or test are in train too, the first as {keys} "
+        "(--duplicates drop --restart leaves the train copies out)"
+    )
+
+
+def _advice(rejects: list[Reject]) -> str:
+    """What to do about files of a kind that nobody meant to train on, such as SVGs beside their PNGs."""
+    endings = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
+    ending, count = endings.most_common(1)[0] if endings else ("", 0)
+    return f"; --ignore '*{key_to_path(ending)}' --restart leaves out {count} of them" if ending else ""
+
+
+def _dataset(
+    plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str], found: list[Duplicate]
+) -> Dataset:
+    changed: Counter[str] = Counter()
+    moments = Moments()
+    for receipt in receipts:
+        changed.update(receipt.changed)
+        moments.add(receipt.moments.images, receipt.moments.mean, receipt.moments.square)
+    return Dataset(
+        schema=load_schema(options.schema),
+        classes=plan.classes,
+        splits={split: _split(receipts, split, len(plan.classes)) for split in plan.splits()},
+        found=plan.found,
+        rejected=rejected,
+        ignored=plan.ignored,
+        changed=changed,
+        duplicates=duplicates.count(found),
+        policy=asdict(options.policy),
+        plan={"layout": plan.layout, "options": options.deciding()},
+        pixels=_pixels(moments),
+    )
+
+
+def _split(receipts: list[Receipt], name: str, classes: int) -> Split:
+    own = [receipt for receipt in receipts if receipt.split == name]
+    rows = [sum(receipt.class_rows[label] for receipt in own) for label in range(classes)]
+    return Split(class_rows=tuple(rows), shards=tuple(receipt.shard for receipt in own))
+
+
+def _pixels(moments: Moments) -> PixelStats | None:
+    if not moments.images:
+        return None
+    mean = [value / moments.images for value in moments.mean]
+    square = [value / moments.images for value in moments.square]
+    std = [max(0.0, s - m * m) ** 0.5 for m, s in zip(mean, square, strict=True)]
+    # Six decimals are far below what a sample can tell.
+    m, s = [round(v, 6) for v in mean], [round(v, 6) for v in std]
+    return PixelStats((m[0], m[1], m[2]), (s[0], s[1], s[2]), moments.images)

@@ -1,0 +1,178 @@
+"""What happens when a worker or the trainer's decoder dies, stalls or refuses."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep import build, prover, worker
+from dataprep.errors import DataprepError
+from dataprep.options import Budget
+from dataprep.verify import verify
+from tests.dataprep.conftest import Files, digests, encoded, picture, shard
+
+ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
+
+
+def rejected(out: Path) -> dict[str, str]:
+    lines = (json.loads(line) for line in (out / "rejects.jsonl").read_text().splitlines())
+    return {line["key"]: line["reason"] for line in lines}
+
+
+def without_tables(jpeg: bytes) -> bytes:
+    """A JPEG whose quantisation tables are gone: its header is fine, and MindSpore's decoder dies over it."""
+    at = 2
+    while jpeg[at + 1] != 0xDB:
+        at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
+    end = at
+    while jpeg[end + 1] == 0xDB:
+        end += 2 + int.from_bytes(jpeg[end + 2 : end + 4], "big")
+    return jpeg[:at] + jpeg[end:]
+
+
+def bad_zlib(size: int) -> bytes:
+    """A PNG whose chunks and checksums are right, and whose compressed pixels are not."""
+    import zlib
+
+    from PIL import Image
+
+    data = encoded(Image.new("RGB", (size, size), (9, 9, 9)), "PNG")
+    at = data.index(b"IDAT")
+    length = int.from_bytes(data[at - 4 : at], "big")
+    body = b"IDAT" + data[at + 4 : at + 14] + bytes(length - 10)
+    return data[:at] + body + zlib.crc32(body).to_bytes(4, "big") + data[at + 4 + length + 4 :]
+
+
+@pytest.mark.slow
+def test_an_image_that_kills_or_fails_the_decoder_costs_itself_alone(files: Files, tmp_path: Path) -> None:
+    # In val, where no image is measured: with --check header nothing but the decoder meets the broken parts.
+    contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(30)}
+    contents["val/a/07.jpg"] = without_tables(picture(7))
+    contents["val/a/11.png"] = bad_zlib(40)
+    contents["val/a/19.jpg"] = without_tables(picture(19))
+    contents["train/a/x.jpg"] = picture(99)
+    summary = shard(files(contents), tmp_path / "out", check="header", prove="decode", **ANY)
+    assert rejected(tmp_path / "out") == {
+        "val/a/07.jpg": "decoder_crash",
+        "val/a/11.png": "decoder_error",
+        "val/a/19.jpg": "decoder_crash",
+    }
+    assert summary.splits == {"train": 1, "val": 28}
+    assert verify(tmp_path / "out").problems == []
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "raw"}
+
+
+FAKE = """
+import json, os, signal, sys, time
+def say(**values): print(json.dumps(values), flush=True)
+say(ready=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    keys = [json.loads(row)[0] for row in open(request["rows"])]
+    for number, key in enumerate(keys):
+        if number < request["first"]:
+            continue
+        say(row=number)
+        if "crash" in key: os.kill(os.getpid(), signal.SIGSEGV)
+        if "hang" in key: signal.pause()
+        if "wrong" in key: say(wrong="row 0 reads as nonsense")
+    say(done=True)
+"""
+
+
+@pytest.fixture
+def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that dies, hangs or lies by the name of a file: what real decoders do by its content."""
+    (tmp_path / "fake.py").write_text(FAKE)
+    original = prover.Prover.__init__
+
+    def start(self: prover.Prover, *args: Any) -> None:
+        original(self, *args, command=(sys.executable, str(tmp_path / "fake.py")))
+
+    monkeypatch.setattr(prover.Prover, "__init__", start)
+
+
+@pytest.mark.usefixtures("fake_decoder")
+def test_every_image_at_fault_is_found_and_the_rest_is_kept(files: Files, tmp_path: Path) -> None:
+    names = [f"a/{number}{'crash' * (number in (3, 4))}{'hang' * (number == 9)}.jpg" for number in range(12)]
+    source = files({name: picture(number) for number, name in enumerate(names)})
+    summary = shard(source, tmp_path / "out", prove="decode", deadline=0.5, **ANY)
+    assert rejected(tmp_path / "out") == {
+        "a/3crash.jpg": "decoder_crash",
+        "a/4crash.jpg": "decoder_crash",
+        "a/9hang.jpg": "decoder_hang",
+    }
+    assert summary.written == 9
+
+
+@pytest.mark.usefixtures("fake_decoder")
+def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path) -> None:
+    source = files({"a/wrong.jpg": picture(0)})
+    with pytest.raises(DataprepError, match="does not read back as written: row 0 reads as nonsense"):
+        shard(source, tmp_path / "out", prove="decode", val=0.0)
+    assert not (tmp_path / "out" / "train.mindrecord0").exists()
+
+
+def test_a_decoder_that_cannot_start_is_said(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = prover.Prover.__init__
+    monkeypatch.setattr(prover.Prover, "__init__", lambda self, *args: original(self, *args, command=("false",)))
+    with pytest.raises(DataprepError, match="MindSpore cannot be started to prove the shards"):
+        shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
+
+
+def die_over(task: Any) -> Any:
+    """build_shard, in a worker that the kernel kills over one file, as it does for want of memory."""
+
+    def tell(self: Any, item: Any) -> None:
+        original(self, item)
+        if "large" in item.key:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    original = worker._Build.tell
+    worker._Build.tell = tell  # type: ignore[method-assign]
+    return worker.build_shard(task)
+
+
+def die_once(task: Any) -> Any:
+    marker = Path(task.source) / "died"
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return worker.build_shard(task)
+
+
+def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (raw / "cat" / "large.jpg").write_bytes(picture(77))
+    monkeypatch.setattr(build, "build_shard", die_over)
+    with pytest.raises(DataprepError, match=r"2 worker processes were killed .* over 'cat/large\.jpg'"):
+        shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
+
+
+def test_a_shard_whose_worker_died_once_is_built_again(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard(raw, tmp_path / "calm", num_shards=4)
+    monkeypatch.setattr(build, "build_shard", die_once)
+    shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
+    assert digests(tmp_path / "out") == digests(tmp_path / "calm")
+
+
+def test_no_child_is_left_when_the_job_ends_badly(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="lost"):
+        shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0, engine="broken")
+
+
+@pytest.fixture(autouse=True)
+def broken_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def broken(workers: int) -> Any:
+        raise OSError("lost")
+        yield
+
+    monkeypatch.setitem(build.ENGINES, "broken", broken)
