@@ -1,4 +1,4 @@
-"""Walks the marker chain of a JPEG and the chunk chain of a PNG, without decoding a pixel.
+"""Walks the marker chain of a JPEG and the chunk chain of a PNG or WebP, without decoding a pixel.
 
 Pillow and the trainer's decoder disagree about files whose chain is broken (measured: one raises where the other
 crashes, spins or invents pixels), so a broken chain decides before either of them is asked.
@@ -7,9 +7,10 @@ crashes, spins or invents pixels), so a broken chain decides before either of th
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
@@ -23,7 +24,7 @@ class Chain:
     """What a chain says. `problem` is None for a whole one; `checksum` tells a wrong checksum from missing bytes.
 
     `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
-    says that it holds more than eight bits a channel.
+    says that it holds more than eight bits a channel; `bad_extra` that a PNG chunk which pixels do not need is damaged.
     """
 
     problem: str | None = None
@@ -31,6 +32,7 @@ class Chain:
     plain: bool = False
     kind: str | None = None
     deep: bool = False
+    bad_extra: bool = False
 
 
 def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
@@ -80,33 +82,81 @@ def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
 
 def png_chain(data: bytes, headers_only: bool = False) -> Chain:
     """Walk from IHDR to IEND with every checksum; plain is 8-bit grey or RGB without transparency or animation."""
-    at, plain, deep = len(_PNG_MAGIC), False, False
+    plain = deep = bad_extra = False
     seen: set[bytes] = set()
-    while True:
-        if at + 12 > len(data):
-            return Chain("it ends without an IEND chunk" if seen else "it ends inside its header")
-        size, kind = struct.unpack_from(">I4s", data, at)
-        if headers_only and kind == b"IDAT":
-            return Chain(plain=plain and not seen & _NOT_PLAIN, deep=deep)
-        end = at + 8 + size
-        if end + 4 > len(data):
+    for at, kind, size in _png_chunks(data):
+        if size < 0:
             return Chain(f"it ends inside a {kind.decode('latin-1')!r} chunk")
-        if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
-            if not kind[0] & 0x20:
+        if headers_only and kind == b"IDAT":
+            break
+        if not _checksum_holds(data, at, size):
+            if not kind[0] & _ANCILLARY:
                 return Chain(f"the checksum of a {kind.decode('latin-1')!r} chunk is wrong", checksum=True)
-            seen.add(_BAD_EXTRA)
+            bad_extra = True
         if kind == b"IHDR" and size >= 13:
             plain, deep = data[at + 16] == 8 and data[at + 17] in (0, 2), data[at + 16] == 16
         seen.add(kind)
-        at = end + 4
+    if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= seen:
+        return Chain("it ends without an IEND chunk" if b"IDAT" in seen else "it has no image data")
+    plain = plain and not bad_extra and not seen & {b"tRNS", b"acTL"}
+    return Chain(plain=plain, deep=deep, bad_extra=bad_extra)
+
+
+_ANCILLARY = 0x20
+
+
+def _png_chunks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """(where it starts, kind, size) of each chunk up to IEND; size -1 for one that the data ends in."""
+    at = len(PNG_MAGIC)
+    while at + 12 <= len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        if at + 12 + size > len(data):
+            yield at, kind, -1
+            return
+        yield at, kind, size
         if kind == b"IEND":
-            return Chain(
-                None if b"IDAT" in seen else "it has no image data", plain=plain and not seen & _NOT_PLAIN, deep=deep
-            )
+            return
+        at += 12 + size
 
 
-_BAD_EXTRA = b"a chunk that pixels do not need, with a wrong checksum"
-_NOT_PLAIN = frozenset([b"tRNS", b"acTL", _BAD_EXTRA])
+def _checksum_holds(data: bytes, at: int, size: int) -> bool:
+    return zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[at + 8 + size : at + 12 + size], "big")
+
+
+def png_stream_problem(data: bytes) -> str | None:
+    """What is wrong with the compressed pixels of a whole PNG: Pillow makes a picture of some broken streams.
+
+    Memory: one piece at a time, whatever the stream grows to.
+    """
+    inflater = zlib.decompressobj()
+    try:
+        for at, kind, size in _png_chunks(data):
+            piece = data[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+            while piece and not inflater.eof:
+                inflater.decompress(piece, _INFLATE_PIECE)
+                piece = inflater.unconsumed_tail
+    except zlib.error as error:
+        return f"its compressed pixels are damaged ({error})"
+    return None if inflater.eof else "its compressed pixels end too early"
+
+
+_INFLATE_PIECE = 1 << 20
+
+
+def png_without_bad_extras(data: bytes) -> bytes:
+    """The PNG without damaged chunks that its pixels do not need: Pillow refuses the whole file over one."""
+    kept = [
+        data[at : at + 12 + size]
+        for at, kind, size in _png_chunks(data)
+        if not kind[0] & _ANCILLARY or _checksum_holds(data, at, size)
+    ]
+    return PNG_MAGIC + b"".join(kept)
+
+
+def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Whether all of the file is there that its header announces."""
+    announced = int.from_bytes(data[4:8], "little") + 8
+    return Chain(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)
 
 
 def jpeg_pixels(data: bytes) -> bytes:

@@ -15,8 +15,17 @@ from typing import Any
 
 from PIL import Image, ImageCms, UnidentifiedImageError
 
-from dataprep.chains import Chain, jpeg_chain, jpeg_pixels, png_chain
-from dataprep.magic import describe_other
+from dataprep.chains import (
+    PNG_MAGIC,
+    Chain,
+    jpeg_chain,
+    jpeg_pixels,
+    png_chain,
+    png_stream_problem,
+    png_without_bad_extras,
+    webp_chain,
+)
+from dataprep.magic import describe_other, is_readable
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
@@ -35,6 +44,7 @@ ANGLES = {
     8: Image.Transpose.ROTATE_90,
 }
 _ORIENTATION = 0x0112
+JPEG_MAGIC = b"\xff\xd8\xff"
 Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, before anything is decoded
 
 
@@ -105,8 +115,13 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False) -> Picture
     """
     if not data:
         raise Refusal("empty", "the file has no bytes")
-    image = _open(data, policy)
-    chain = _check_chain(data, image, policy)
+    if len(data) > policy.max_bytes:
+        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
+    chain = _check_chain(data, policy)
+    image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
+    stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
+    if stream_problem:
+        raise Refusal("corrupt", stream_problem)
     with _blaming_file(chain):
         profile = _profile(image, policy)
         if _passes(image, chain, policy) and profile is None:
@@ -132,8 +147,6 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
 
 
 def _open(data: bytes, policy: Policy) -> Image.Image:
-    if len(data) > policy.max_bytes:
-        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
     with _blaming_file():
         try:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -163,9 +176,11 @@ def _is_animated(image: Image.Image) -> bool:
 
 
 def _unknown_reason(data: bytes) -> tuple[str, str]:
-    if data.startswith((b"\xff\xd8", b"\x89PNG")):
+    if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
+        return "unsupported_format", f"it is a {kind}"
+    if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
         return "truncated", "it ends or breaks inside its header"
-    for magic, name in ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG")):
+    for magic, name in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
         at = data.find(magic, 0, 4096)
         if at > 0:
             return "corrupt", f"{at} bytes of something else stand before the {name} data"
@@ -181,8 +196,10 @@ def _pillow_reason(error: Exception) -> tuple[str, str]:
     return ("truncated" if cut else "corrupt"), text[:200]
 
 
-def _check_chain(data: bytes, image: Image.Image, policy: Policy) -> Chain:
-    walk = {"JPEG": jpeg_chain, "MPO": jpeg_chain, "PNG": png_chain}.get(str(image.format))
+def _check_chain(data: bytes, policy: Policy) -> Chain:
+    """The chain of a JPEG, PNG or WebP, which must be whole; an empty one for other data."""
+    walks = ((JPEG_MAGIC, jpeg_chain), (PNG_MAGIC, png_chain), (b"RIFF", webp_chain))
+    walk = next((walk for magic, walk in walks if data.startswith(magic)), None)
     chain = walk(data, policy.check == "header") if walk else Chain()
     if chain.problem:
         raise Refusal("corrupt" if chain.checksum else "truncated", chain.problem)
@@ -237,8 +254,9 @@ def _remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> P
     source = str(image.format)
     if _is_animated(image):
         changed.append("first_frame")
+    full = image.size
     if policy.resize is not None and source in ("JPEG", "MPO"):
-        image.draft(None, (policy.resize, policy.resize))
+        image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
     image.load()
     angle = _orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
     if profile is not None:
@@ -248,9 +266,10 @@ def _remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> P
     image = _to_eight_bit(image, source, changed)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
+        full = full[::-1] if angle >= 5 else full
         changed.append("exif_rotated")
-    if policy.resize is not None and min(image.size) > policy.resize:
-        image = _shrink(image, policy.resize)
+    if policy.resize is not None and min(full) > policy.resize:
+        image = _shrink(image, full, policy.resize)
         changed.append("resized")
     if image.mode == "RGBA":
         image = _flatten(image, policy.background)
@@ -315,9 +334,10 @@ def _flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Imag
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
-def _shrink(image: Image.Image, short_side: int) -> Image.Image:
-    scale = short_side / min(image.size)
-    width, height = (max(short_side, round(side * scale)) for side in image.size)
+def _shrink(image: Image.Image, full: tuple[int, int], short_side: int) -> Image.Image:
+    """Shrink to a short side; the sides' ratio is that of the `full` size, before any shrinking while decoding."""
+    scale = short_side / min(full)
+    width, height = (max(short_side, round(side * scale)) for side in full)
     return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 

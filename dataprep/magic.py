@@ -44,15 +44,16 @@ _OTHER = (
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
 
-def looks_like_image(head: bytes) -> bool:
-    """Whether the first bytes (32 are enough) are those of an image, read here or not."""
+def is_readable(head: bytes) -> bool:
+    """Whether the first bytes (32 are enough) are those of a format that images.py reads."""
     if head.startswith(_READ) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return True
-    if head[4:8] == b"ftyp":
-        return head[8:12] in (*_HEIF_BRANDS, b"avif", b"avis")
-    if re.match(rb"P[1-6]\s", head):
-        return True
-    return describe_other(head)[0] == "unsupported_format"
+    return bool(re.match(rb"P[1-6]\s", head)) or (head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"))
+
+
+def looks_like_image(head: bytes) -> bool:
+    """Whether the first bytes (32 are enough) are those of an image, read here or not."""
+    return is_readable(head) or describe_other(head)[0] == "unsupported_format"
 
 
 def describe_other(head: bytes) -> tuple[str, str]:

@@ -1,0 +1,285 @@
+"""Draws the image cases: python tests/cases/make.py. The files are committed; run it to add one.
+
+images/rejected/<reason>/<what>   must be refused with that reason
+images/accepted/<what>            must be accepted; <what>.expected.png holds the pixels that must come out, made here
+                                  with NumPy from the picture that was drawn, not with the code under test
+"""
+
+import io
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+HERE = Path(__file__).parent / "images"
+SIZE = (20, 14)
+
+
+def drawing() -> np.ndarray:
+    """A smooth picture without symmetry: every turn and flip of it is another, and JPEG keeps it closely."""
+    x, y = np.meshgrid(np.linspace(0, 1, SIZE[0]), np.linspace(0, 1, SIZE[1]))
+    return np.stack([255 * x, 255 * y, 255 * (1 - x) * y], axis=-1).round().astype(np.uint8)
+
+
+RGB = drawing()
+GREY = RGB[:, :, 0]
+
+
+def encode(pixels: Any, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def jpeg(**options: Any) -> bytes:
+    return encode(RGB, "JPEG", quality=95, subsampling=0, **options)
+
+
+def decoded(data: bytes) -> np.ndarray:
+    """What an ordinary decoder makes of a plain JPEG: the reference where JPEG itself loses something."""
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def marker(data: bytes, code: int) -> int:
+    """Where the segment with this marker starts."""
+    at = 2
+    while data[at + 1] != code:
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return at
+
+
+def patched(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + bytes([value]) + data[at + 1 :]
+
+
+def chunk(kind: bytes, data: bytes, wrong: int = 0) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data) ^ wrong)
+
+
+def png(header: bytes, body: bytes, *extra: bytes, wrong: int = 0) -> bytes:
+    chunks = [chunk(b"IHDR", header), *extra, chunk(b"IDAT", zlib.compress(body), wrong), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def plain_png(wrong: int = 0, *extra: bytes) -> bytes:
+    rows = b"".join(b"\0" + row.tobytes() for row in RGB)
+    return png(struct.pack(">IIBBBBB", *SIZE, 8, 2, 0, 0, 0), rows, *extra, wrong=wrong)
+
+
+def deep_png() -> bytes:
+    """16 bits a channel: the high byte is the drawing, the low byte is noise that must go."""
+    low = np.random.default_rng(0).integers(0, 256, RGB.shape, dtype=np.uint8)
+    rows = b"".join(b"\0" + np.stack([h, lo], axis=-1).tobytes() for h, lo in zip(RGB, low, strict=True))
+    return png(struct.pack(">IIBBBBB", *SIZE, 16, 2, 0, 0, 0), rows)
+
+
+def grey16() -> np.ndarray:
+    return GREY.astype(np.uint16) * 256 + np.random.default_rng(1).integers(0, 256, GREY.shape, dtype=np.uint16)
+
+
+def exif(orientation: int) -> bytes:
+    tags = Image.Exif()
+    tags[0x0112] = orientation
+    return tags.tobytes()
+
+
+# The stored picture for each orientation, such that turning it as EXIF says gives the drawing.
+STORED = {
+    1: RGB,
+    2: RGB[:, ::-1],
+    3: RGB[::-1, ::-1],
+    4: RGB[::-1],
+    5: RGB.transpose(1, 0, 2),
+    6: np.rot90(RGB, 1),
+    7: RGB[::-1, ::-1].transpose(1, 0, 2),
+    8: np.rot90(RGB, -1),
+}
+
+
+def rejected() -> dict[str, bytes]:
+    whole = jpeg()
+    progressive = jpeg(progressive=True)
+    sof, sos, dqt = marker(whole, 0xC0), marker(whole, 0xDA), marker(whole, 0xDB)
+    sof_end = sof + 2 + int.from_bytes(whole[sof + 2 : sof + 4], "big")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(zipfile.ZipInfo("a"), "a")
+    header = struct.pack(">IIBBBBB", *SIZE, 8, 2, 0, 0, 0)
+    tiff, gif, webp, bmp = (encode(RGB, kind) for kind in ("TIFF", "GIF", "WEBP", "BMP"))
+    animation = [Image.fromarray(RGB), Image.fromarray(RGB[::-1])]
+    return {
+        "empty/zero_bytes.jpg": b"",
+        "not_an_image/page.jpg": b"<!DOCTYPE html>\n<html><body>404</body></html>\n",
+        "not_an_image/text.png": b"no picture here\n",
+        "not_an_image/archive.jpg": archive.getvalue(),
+        "not_an_image/zeros.jpg": bytes(200),
+        "not_an_image/film.jpg": b"\0\0\0\x18ftypisom\0\0\0\0isommp42" + bytes(40),
+        "not_an_image/document.png": b"%PDF-1.4\n1 0 obj\n",
+        "unsupported_format/drawing.svg": b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>\n',
+        "unsupported_format/photo.heic": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40),
+        "unsupported_format/photo.jxl": b"\xff\x0a" + bytes(40),
+        "unsupported_format/layers.psd": b"8BPS\0\1" + bytes(40),
+        "unsupported_format/icon.ico": b"\0\0\1\0\1\0" + bytes(40),
+        "unsupported_format/lossless.jpg": patched(whole, sof + 1, 0xC3),
+        "unsupported_format/jpeg_ls.jpg": patched(whole, sof + 1, 0xF7),
+        "unsupported_format/twelve_bit.jpg": patched(patched(whole, sof + 4, 12), sof + 1, 0xC1),
+        "truncated/after_soi.jpg": whole[:2],
+        "truncated/after_the_ff_of_a_marker.jpg": whole[: dqt + 1],
+        "truncated/between_sof_and_sos.jpg": whole[:sof_end],
+        "truncated/inside_a_segment.jpg": whole[: sof + 6],
+        "truncated/after_sos.jpg": whole[: sos + 14],
+        "truncated/mid_scan.jpg": whole[: (sos + len(whole)) // 2],
+        "truncated/no_eoi.jpg": whole[:-2],
+        "truncated/progressive_mid_scan.jpg": progressive[: (len(progressive) * 2) // 3],
+        "truncated/progressive_no_eoi.jpg": progressive[:-2],
+        "truncated/no_iend.png": plain_png()[:-12],
+        "truncated/mid_idat.png": plain_png()[:80],
+        "truncated/header.png": plain_png()[:20],
+        "truncated/cut.tif": tiff[: len(tiff) // 2],
+        "truncated/cut.gif": gif[: len(gif) // 2],
+        "truncated/cut.webp": webp[: len(webp) // 2],
+        "truncated/cut.bmp": bmp[: len(bmp) // 2],
+        "corrupt/no_tables.jpg": whole[:dqt] + whole[sof:],
+        "corrupt/bad_checksum.png": plain_png(wrong=1),
+        "corrupt/bad_pixels.png": b"\x89PNG\r\n\x1a\n"
+        + b"".join(chunk(k, d) for k, d in ((b"IHDR", header), (b"IDAT", b"\x78\x9c" + bytes(40)), (b"IEND", b""))),
+        "truncated/too_few_pixels.png": png(header, b"\0" * 10),
+        "corrupt/junk_before.jpg": b"GARBAGE\r\n" + whole,
+        "unsupported_depth/float.tif": encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"),
+        "unsupported_depth/int32.tif": encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"),
+        "too_large/bomb.png": bomb(16_384),
+        "too_large/header_says_64000.jpg": whole[: sof + 5] + struct.pack(">HH", 64_000, 64_000) + whole[sof + 9 :],
+        "animated/two_frames.gif": encode(animation[0], "GIF", save_all=True, append_images=animation[1:]),
+        "animated/two_pages.tif": encode(animation[0], "TIFF", save_all=True, append_images=animation[1:]),
+        "too_small/one_pixel.png": encode(RGB[:1, :1], "PNG"),
+        "extreme_aspect/strip.png": encode(RGB[:1], "PNG"),
+    }
+
+
+def bomb(side: int) -> bytes:
+    """A white picture of one bit a pixel: side * side pixels in a few kilobytes."""
+    packer = zlib.compressobj(9)
+    body = b"".join(packer.compress(b"\0" + bytes(side // 8)) for _ in range(side)) + packer.flush()
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+def over_white(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    share = alpha[:, :, None].astype(np.float64) / 255
+    return (pixels * share + 255 * (1 - share)).round().astype(np.uint8)
+
+
+def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
+    whole = jpeg()
+    same = decoded(whole)
+    alpha = (GREY > 127).astype(np.uint8) * 255
+    soft = GREY
+    rgba = np.dstack([RGB, alpha])
+    garbage = np.where(alpha[:, :, None] > 0, rgba, [255, 0, 255, 0]).astype(np.uint8)
+    indexed = Image.fromarray(RGB).quantize(16)
+    colours = np.array(indexed.getpalette()[: 3 * 16], np.uint8).reshape(-1, 3)[np.asarray(indexed)]
+    bits = GREY > 127
+    black_or_white = (bits * 255).astype(np.uint8)
+    frames = [Image.fromarray(RGB), Image.fromarray(RGB[::-1])]
+    cmyk = np.dstack([255 - RGB, np.zeros_like(GREY)])
+    deep = grey16()
+    keyed = plain_png(0, chunk(b"tRNS", struct.pack(">HHH", *RGB[3, 3])))
+    found: dict[str, tuple[bytes, np.ndarray]] = {
+        "untouched/baseline.jpg": (whole, same),
+        "untouched/progressive.jpg": (jpeg(progressive=True), same),
+        "untouched/optimised.jpg": (jpeg(optimize=True), same),
+        "untouched/restart_markers.jpg": (jpeg(restart_marker_blocks=1), same),
+        "untouched/grey.jpg": (encode(GREY, "JPEG", quality=95), decoded(encode(GREY, "JPEG", quality=95))),
+        "untouched/junk_after.jpg": (whole + b"JUNK" * 20, same),
+        "untouched/two_pictures.mpo": (mpo(), same),
+        "untouched/wrong_extension.png": (whole, same),
+        "untouched/no_extension": (whole, same),
+        "untouched/unreadable_exif.jpg": (jpeg(exif=b"Exif\0\0MM\0*\0\0\xff\xff" + bytes(9)), same),
+        "untouched/unreadable_xmp.jpg": (jpeg(xmp=b"<x:xmpmeta <<<"), same),
+        "untouched/unreadable_icc.jpg": (jpeg(icc_profile=b"not a profile"), same),
+        "untouched/plain.png": (plain_png(), RGB),
+        "untouched/grey.png": (encode(GREY, "PNG"), np.dstack([GREY] * 3)),
+        "changed/bad_checksum_of_a_comment.png": (plain_png(0, chunk(b"tEXt", b"a\0b", wrong=1)), RGB),
+        "changed/cmyk_adobe_inverted.jpg": (
+            encode(Image.fromarray(cmyk, "CMYK"), "JPEG", quality=100, subsampling=0),
+            RGB,
+        ),
+        "changed/cmyk.tif": (encode(Image.fromarray(cmyk, "CMYK"), "TIFF"), RGB),
+        "changed/sixteen_bit_grey.png": (encode(Image.fromarray(deep), "PNG"), np.dstack([deep >> 8] * 3)),
+        "changed/sixteen_bit_grey.tif": (encode(Image.fromarray(deep), "TIFF"), np.dstack([deep >> 8] * 3)),
+        "changed/sixteen_bit_grey.pgm": (pgm16(deep), np.dstack([deep >> 8] * 3)),
+        "changed/sixteen_bit_rgb.png": (deep_png(), RGB),
+        "changed/one_bit.png": (encode(Image.fromarray(bits), "PNG"), np.dstack([black_or_white] * 3)),
+        "changed/one_bit.tif": (encode(Image.fromarray(bits), "TIFF"), np.dstack([black_or_white] * 3)),
+        "changed/palette.png": (encode(indexed, "PNG"), colours),
+        "changed/palette.gif": (encode(indexed, "GIF"), colours),
+        "changed/palette_with_a_transparent_colour.png": (
+            encode(indexed, "PNG", transparency=3),
+            np.where(np.asarray(indexed)[:, :, None] == 3, 255, colours),
+        ),
+        "changed/one_transparent_colour.png": (keyed, np.where((RGB[3, 3] == RGB).all(-1)[:, :, None], 255, RGB)),
+        "changed/grey_alpha.png": (
+            encode(Image.fromarray(np.dstack([GREY, soft]), "LA"), "PNG"),
+            over_white(np.dstack([GREY] * 3), soft),
+        ),
+        "changed/alpha_over_garbage.png": (encode(garbage, "PNG"), over_white(RGB, alpha)),
+        "changed/soft_alpha.png": (encode(np.dstack([RGB, soft]), "PNG"), over_white(RGB, soft)),
+        "changed/alpha.tif": (encode(rgba, "TIFF"), over_white(RGB, alpha)),
+        "changed/alpha.webp": (encode(rgba, "WEBP", lossless=True, exact=True), over_white(RGB, alpha)),
+        "changed/first_frame.gif": (
+            encode(indexed, "GIF", save_all=True, append_images=[indexed.rotate(180)]),
+            colours,
+        ),
+        "changed/first_frame.webp": (
+            encode(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True),
+            RGB,
+        ),
+        "changed/first_frame.apng.png": (encode(frames[0], "PNG", save_all=True, append_images=frames[1:]), RGB),
+        "changed/first_page.tif": (encode(frames[0], "TIFF", save_all=True, append_images=frames[1:]), RGB),
+        "changed/plain.bmp": (encode(RGB, "BMP"), RGB),
+        "changed/plain.ppm": (encode(RGB, "PPM"), RGB),
+        "changed/plain.webp": (encode(RGB, "WEBP", lossless=True), RGB),
+        "changed/plain.jp2": (encode(RGB, "JPEG2000"), RGB),
+        "changed/plain.qoi": (encode(RGB, "QOI"), RGB),
+    }
+    for orientation in range(2, 9):
+        stored = np.ascontiguousarray(STORED[orientation])
+        found[f"changed/orientation_{orientation}.png"] = (encode(stored, "PNG", exif=exif(orientation)), RGB)
+        tags = {274: orientation}
+        found[f"changed/orientation_{orientation}.tif"] = (encode(stored, "TIFF", tiffinfo=tags), RGB)
+        lossy = encode(stored, "JPEG", quality=95, subsampling=0, exif=exif(orientation))
+        found[f"changed/orientation_{orientation}.jpg"] = (lossy, RGB)
+    return found
+
+
+def mpo() -> bytes:
+    buffer = io.BytesIO()
+    other = Image.fromarray(RGB[::-1])
+    Image.fromarray(RGB).save(buffer, "MPO", save_all=True, append_images=[other], quality=95, subsampling=0)
+    return buffer.getvalue()
+
+
+def pgm16(values: np.ndarray) -> bytes:
+    return b"P5\n%d %d\n65535\n" % SIZE + values.astype(">u2").tobytes()
+
+
+def main() -> None:
+    for name, data in rejected().items():
+        write(HERE / "rejected" / name, data)
+    for name, (data, pixels) in accepted().items():
+        write(HERE / "accepted" / name, data)
+        write(HERE / "accepted" / f"{name}.expected.png", encode(pixels.astype(np.uint8), "PNG"))
+
+
+def write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Each kind of odd or broken image, from its file in tests/cases/images; cases/make.py says how each was made."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dataprep.images import Picture, Policy, Refusal, channel_moments, normalise
+
+CASES = Path(__file__).parent.parent / "cases" / "images"
+REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
+ACCEPTED = sorted(p for p in (CASES / "accepted").rglob("*") if p.is_file() and ".expected." not in p.name)
+# Off by default, so the cases that need them are refused only with them.
+STRICT = {
+    "animated": Policy(animation="reject"),
+    "too_small": Policy(min_side=2),
+    "extreme_aspect": Policy(max_aspect=10),
+}
+
+
+def case(path: Path) -> str:
+    return path.relative_to(CASES).as_posix()
+
+
+def pixels(picture: Picture) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)
+
+
+@pytest.mark.parametrize("path", REJECTED, ids=case)
+def test_a_broken_image_is_refused_with_its_reason(path: Path) -> None:
+    policy = STRICT.get(path.parent.name, Policy())
+    with pytest.raises(Refusal) as raised:
+        normalise(path.read_bytes(), policy)
+    assert raised.value.reason == path.parent.name
+    assert raised.value.detail
+
+
+@pytest.mark.parametrize("path", ACCEPTED, ids=case)
+def test_a_good_image_comes_out_with_the_pixels_that_a_person_sees(path: Path) -> None:
+    expected = np.asarray(Image.open(f"{path}.expected.png").convert("RGB")).astype(int)
+    picture = normalise(path.read_bytes(), Policy())
+    assert pixels(picture).shape == expected.shape == (picture.height, picture.width, 3)
+    difference = np.abs(pixels(picture) - expected)
+    if picture.data.startswith(b"\xff\xd8") and path.parent.name == "changed":
+        # A JPEG that was encoded anew, with colours at half the resolution.
+        assert difference.max() <= 24
+        assert difference.mean() <= 3
+    else:
+        # Rounding of soft transparency differs by one between NumPy and Pillow.
+        assert difference.max() <= 1
+
+
+@pytest.mark.parametrize("path", ACCEPTED, ids=case)
+def test_only_what_must_change_is_changed_and_that_is_counted(path: Path) -> None:
+    data = path.read_bytes()
+    picture = normalise(data, Policy())
+    assert (picture.data == data) == (path.parent.name == "untouched") == (picture.changed == ())
+
+
+@pytest.mark.parametrize("path", ACCEPTED, ids=case)
+def test_what_comes_out_is_eight_bit_rgb_or_grey_and_passes_next_time(path: Path) -> None:
+    picture = normalise(path.read_bytes(), Policy())
+    image = Image.open(io.BytesIO(picture.data))
+    assert image.format in ("JPEG", "MPO", "PNG")
+    assert image.mode in ("RGB", "L")
+    assert normalise(picture.data, Policy()).changed == ()
+
+
+def test_the_trainers_decoder_sees_the_same_pixels() -> None:
+    from mindspore.dataset import vision
+
+    decode = vision.Decode()
+    for path in ACCEPTED:
+        picture = normalise(path.read_bytes(), Policy())
+        seen = decode(np.frombuffer(picture.data, np.uint8))
+        assert np.abs(seen.astype(int) - pixels(picture)).max() <= 1, case(path)
+
+
+@pytest.mark.parametrize("image_format", ["jpeg", "png"])
+@pytest.mark.parametrize("path", ACCEPTED[::5], ids=case)
+def test_a_format_may_be_asked_for(path: Path, image_format: str) -> None:
+    picture = normalise(path.read_bytes(), Policy(image_format=image_format))
+    assert picture.data.startswith(b"\xff\xd8" if image_format == "jpeg" else b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((100, 50), (20, 10)), ((50, 100), (10, 20)), ((10, 30), (10, 30)), ((9, 9), (9, 9))]
+)
+def test_resize_shrinks_to_the_short_side_and_never_enlarges(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (1, 2, 3)).save(buffer, "JPEG")
+    picture = normalise(buffer.getvalue(), Policy(resize=10))
+    assert (picture.width, picture.height) == expected
+    assert ("resized" in picture.changed) == (size != expected)
+
+
+def test_limits_are_read_from_the_header() -> None:
+    data = (CASES / "accepted" / "untouched" / "plain.png").read_bytes()
+    for limit, reason in (({"max_pixels": 279}, "too_large"), ({"max_bytes": 50}, "too_large")):
+        with pytest.raises(Refusal) as raised:
+            normalise(data, replace(Policy(), **limit))
+        assert raised.value.reason == reason
+    assert normalise(data, Policy(max_pixels=280, min_side=14, max_aspect=20 / 14)).width == 20
+
+
+def test_the_header_check_reads_no_pixels() -> None:
+    whole = (CASES / "accepted" / "untouched" / "baseline.jpg").read_bytes()
+    assert normalise(whole[:-200], Policy(check="header")).data == whole[:-200]
+    with pytest.raises(Refusal):
+        normalise(whole[:100], Policy(check="header"))
+
+
+def wide_gamut() -> tuple[bytes, bytes]:
+    """A profile whose red, green and blue are other than sRGB's: its channels are sRGB's in another order."""
+    from PIL import ImageCms
+
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    at = {}
+    for entry in range(int.from_bytes(profile[128:132], "big")):
+        start = 132 + 12 * entry
+        at[bytes(profile[start : start + 4])] = start
+    red, green = at[b"rXYZ"], at[b"gXYZ"]
+    profile[red + 4 : red + 12], profile[green + 4 : green + 12] = (
+        profile[green + 4 : green + 12],
+        profile[red + 4 : red + 12],
+    )
+    text = profile.find("sRGB".encode("utf-16-be"))
+    while text >= 0:
+        profile[text : text + 8] = "mine".encode("utf-16-be")
+        text = profile.find("sRGB".encode("utf-16-be"))
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (255, 0, 0)).save(buffer, "PNG", icc_profile=bytes(profile))
+    return buffer.getvalue(), bytes(profile)
+
+
+def test_a_colour_profile_is_ignored_or_converted_as_asked() -> None:
+    data, _ = wide_gamut()
+    assert normalise(data, Policy()).data == data
+    picture = normalise(data, Policy(icc="convert"))
+    assert picture.changed == ("icc_converted",)
+    assert np.abs(pixels(picture) - [0, 255, 0]).max() <= 3
+
+
+def test_a_profile_that_cannot_be_read_leaves_the_pixels() -> None:
+    data = (CASES / "accepted" / "untouched" / "unreadable_icc.jpg").read_bytes()
+    assert normalise(data, Policy(icc="convert")).data == data
+
+
+def test_equal_pixels_have_equal_digests() -> None:
+    def digest(name: str, want_pixels: bool = False) -> bytes:
+        return normalise((CASES / "accepted" / name).read_bytes(), Policy(), want_pixels).pixel_digest()
+
+    plain = digest("untouched/baseline.jpg")
+    for name in ("unreadable_exif.jpg", "junk_after.jpg", "unreadable_icc.jpg", "wrong_extension.png"):
+        assert digest(f"untouched/{name}") == plain
+    assert digest("untouched/baseline.jpg", want_pixels=True) == plain
+    assert digest("untouched/grey.jpg") != plain
+    drawn = digest("untouched/plain.png")
+    for name in ("plain.bmp", "plain.webp", "orientation_6.png", "orientation_3.tif", "sixteen_bit_rgb.png"):
+        assert digest(f"changed/{name}") == drawn
+
+
+def test_channel_moments_are_the_mean_and_mean_square() -> None:
+    values = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    mean, square = channel_moments(Image.fromarray(values))
+    flat = values.reshape(-1, 3).astype(float)
+    assert mean == pytest.approx(flat.mean(0))
+    assert square == pytest.approx((flat**2).mean(0))
+
+
+MUTABLE = [path.read_bytes() for path in ACCEPTED if path.stat().st_size < 4000]
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(st.sampled_from(MUTABLE), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8), st.floats(0, 1))
+def test_whatever_the_bytes_the_answer_is_a_picture_or_a_refusal(
+    data: bytes, edits: list[tuple[float, int]], keep: float
+) -> None:
+    mutated = bytearray(data[: max(1, round(len(data) * (1 - keep * keep)))])
+    for place, value in edits:
+        mutated[min(len(mutated) - 1, int(place * len(mutated)))] = value
+    try:
+        picture = normalise(bytes(mutated), Policy(max_pixels=1 << 20))
+    except Refusal:
+        return
+    assert pixels(picture).shape == (picture.height, picture.width, 3)
