@@ -160,6 +160,7 @@ class Workdir:
         reach("seal.rejects")
         write_whole(self.out / DUPLICATES, _lines(duplicates))
         reach("seal.duplicates")
+        self._sweep()  # before the manifest: nobody looks into a folder that is complete
         write_whole(self.out / DATASET, dataset.to_json())
         reach("seal.manifest")
 
