@@ -1,6 +1,5 @@
 """Builds, proves and commits the shards of a plan that have no receipt yet, until none is missing."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from dataprep.options import ShardOptions
 from dataprep.plan import Plan, PlannedShard
 from dataprep.progress import Progress
 from dataprep.prover import Fault, Prover
-from dataprep.receipt import ROWS, Receipt, Task
+from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
 from dataprep.worker import PagesTooSmall, build_shard
 from schemas.record import load_schema
@@ -176,8 +175,14 @@ def _proving(work: Workdir, options: ShardOptions) -> Iterator[Prove]:
     threads = worker_count(options)
     decode = options.prove == "decode"
     with Prover(schema, work.attempts, decode, threads, options.deadline) as prover, ThreadPoolExecutor(1) as thread:
+
+        def prove(receipt: Receipt) -> "Future[list[Fault]]":
+            assert receipt.attempt is not None
+            shard = receipt.attempt / receipt.shard.name
+            return thread.submit(prover.prove, shard, receipt.shard.rows, receipt.attempt / ROWS)
+
         try:
-            yield lambda receipt: thread.submit(prover.prove, receipt)
+            yield prove
         except BaseException:
             prover.stop()
             thread.shutdown(wait=True, cancel_futures=True)
@@ -188,5 +193,5 @@ def _keys(receipt: Receipt, faults: list[Fault]) -> dict[str, tuple[str, str]]:
 
     assert receipt.attempt is not None
     by_row = {fault.row: (fault.reason, fault.detail) for fault in faults}
-    with (receipt.attempt / ROWS).open("rb") as rows:
-        return {json.loads(line)[0]: by_row[number] for number, line in enumerate(rows) if number in by_row}
+    rows = enumerate(noted_rows(receipt.attempt / ROWS))
+    return {row.key: by_row[number] for number, row in rows if number in by_row}

@@ -231,9 +231,10 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 @main.command()
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--quick", is_flag=True, help="Sizes, index digests and row counts only; no row is read.")
+@click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
+@click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def verify(out: Path, quick: bool, as_json: bool) -> None:
+def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
     """Check a sealed set: sizes, sha256, index against data, row counts. Exit 1 when something is wrong.
 
     \b
@@ -241,7 +242,28 @@ def verify(out: Path, quick: bool, as_json: bool) -> None:
     """
     from dataprep.verify import verify as verify_set
 
-    verdict = verify_set(out, full=not quick)
+    verdict = verify_set(out, full=not quick, decode=decode)
     _echo(verdict, as_json)
     if verdict.problems:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
+    """Restore names and lost indexes of a sealed set; or save its sound rows. Exit 1 when something is still wrong.
+
+    \b
+    Example: dataprep repair dataset/ --salvage saved/
+    """
+    from dataprep import repair as room
+
+    if salvage:
+        _echo(room.salvage(out, salvage), as_json)
+        return
+    repaired = room.repair(out)
+    _echo(repaired, as_json)
+    if repaired.problems:
         sys.exit(1)

@@ -1,6 +1,5 @@
 """Pictures that are in a set more than once: the same file bytes, or the same pixels."""
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dataprep.receipt import Excluded
+from dataprep.receipt import Excluded, noted_rows
 
 EVAL = ("val", "test")
 
@@ -58,10 +57,8 @@ def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) 
 
 def _read(rows: Iterable[tuple[str, Path]]) -> Iterator[tuple[bytes, bytes, str, str, int]]:
     for split, path in rows:
-        with path.open("rb") as file:
-            for line in file:
-                key, label, _, _, digest, pixels = json.loads(line)
-                yield bytes.fromhex(pixels), bytes.fromhex(digest), key, split, label
+        for row in noted_rows(path):
+            yield bytes.fromhex(row.pixels), bytes.fromhex(row.file), row.key, split, row.label
 
 
 def _duplicate(group: list[tuple[bytes, bytes, str, str, int]], classes: tuple[str, ...]) -> Duplicate:

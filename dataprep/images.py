@@ -351,6 +351,14 @@ def _encode(image: Image.Image, target: str, policy: Policy) -> bytes:
     return buffer.getvalue()
 
 
+def image_size(data: bytes) -> tuple[int, int]:
+    """Width and height that the header says, in pixels; (0, 0) where there is no readable header."""
+    try:
+        return _open(data, Policy(max_pixels=1 << 40)).size
+    except Refusal:
+        return 0, 0
+
+
 def channel_moments(image: Image.Image) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
     """Mean of value and of squared value per RGB channel, on 0..255; exact sums, so the same on every machine."""
     counts = image.convert("RGB").histogram()

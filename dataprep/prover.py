@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.errors import DataprepError
-from dataprep.receipt import ROWS, Receipt
 from schemas.record import RecordSchema
 
 START_S = 300.0
@@ -67,35 +66,33 @@ class Prover:
         self._closed = True
         self._child.kill()
 
-    def prove(self, receipt: Receipt) -> list[Fault]:
-        """The images at fault in a shard that was built; empty when every row reads back as it was written.
+    def prove(self, shard: Path, rows: int, noted: Path) -> list[Fault]:
+        """The images at fault in a shard of so many rows; empty when every row reads back as it was noted in ROWS.
 
         Raises DataprepError when the shard reads back wrong, or when MindSpore fails and no image is to blame.
         """
-        assert receipt.attempt is not None
-        name = receipt.shard.name
         faults, failed = [], None
         try:
-            for answer in self._ask(receipt, one_by_one=False):
+            for answer in self._ask(shard, noted, one_by_one=False):
                 if "wrong" in answer:
                     raise DataprepError(
-                        f"shard {name} does not read back as written: {answer['wrong']}; check the disk"
+                        f"shard {shard.name} does not read back as written: {answer['wrong']}; check the disk"
                     )
                 failed = answer.get("failed", failed)
                 if "bad" in answer:
                     faults.append(Fault(answer["bad"], "decoder_error", answer["detail"]))
         except (ChildDied, ChildSilent) as error:
             failed = str(error)
-        return self._find_faults(receipt, failed) if failed else faults
+        return self._find_faults(shard, rows, noted, failed) if failed else faults
 
-    def _find_faults(self, receipt: Receipt, why: str) -> list[Fault]:
+    def _find_faults(self, shard: Path, rows: int, noted: Path, why: str) -> list[Fault]:
         """Decode row by row; each death or silence costs the image that was announced, and a new child."""
         faults: list[Fault] = []
         row, unexplained = -1, 0
-        while row < receipt.shard.rows:
+        while row < rows:
             announced = row
             try:
-                for answer in self._ask(receipt, one_by_one=True, first=row + 1):
+                for answer in self._ask(shard, noted, one_by_one=True, first=row + 1):
                     row = answer.get("row", row)
                     if "bad" in answer:
                         faults.append(Fault(answer["bad"], "decoder_error", answer["detail"]))
@@ -111,19 +108,18 @@ class Prover:
                     break
         if not faults or unexplained > UNEXPLAINED_DEATHS:
             raise DataprepError(
-                f"MindSpore cannot read shard {receipt.shard.name} ({why}), and none of its images is to blame; "
+                f"MindSpore cannot read shard {shard.name} ({why}), and none of its images is to blame; "
                 "run the same command again, or with --prove off --restart to go without this check"
             )
         return faults
 
-    def _ask(self, receipt: Receipt, one_by_one: bool, first: int = 0) -> Iterator[dict[str, Any]]:
+    def _ask(self, shard: Path, noted: Path, one_by_one: bool, first: int = 0) -> Iterator[dict[str, Any]]:
         """The child's answers to one request, up to `done`."""
-        assert receipt.attempt is not None
         if not self._ready:
             self._expect_ready()
         request = {
-            "shard": str(receipt.attempt / receipt.shard.name),
-            "rows": str(receipt.attempt / ROWS),
+            "shard": str(shard.absolute()),
+            "rows": str(noted.absolute()),
             "columns": self._columns,
             "decode": self._decode,
             "threads": self._threads,

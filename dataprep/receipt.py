@@ -2,9 +2,11 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataprep.images import Policy
 from dataprep.item import Reject
@@ -13,10 +15,34 @@ from dataprep.plan import PlannedShard
 from schemas.dataset import Shard
 from schemas.record import RecordSchema
 
-# A line a row in an attempt folder: key, label, width, height, and the digests of the file and of its pixels.
-ROWS = "rows.jsonl"
+ROWS = "rows.jsonl"  # a NotedRow a line, in an attempt folder and later beside the receipt
 # The key of the file that a worker has at hand: a JSON string, and behind it what is left of longer ones.
 CURRENT = "current"
+
+
+class NotedRow(NamedTuple):
+    """What was noted of a row while it was written: sides in pixels; digests of the file, its pixels, the image."""
+
+    key: str
+    label: int
+    width: int
+    height: int
+    file: str
+    pixels: str
+    image: str
+
+
+def blob_digest(data: bytes) -> str:
+    """The digest that NotedRow holds of a file's or an image's bytes."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def noted_rows(path: Path) -> Iterator[NotedRow]:
+    """The rows that a ROWS file notes."""
+    with path.open("rb") as file:
+        for line in file:
+            yield NotedRow(*json.loads(line))
+
 
 Excluded = dict[str, tuple[str, str]]  # key -> reason, detail
 

@@ -7,6 +7,7 @@ from typing import Any
 from dataprep.inspection import Inspection, Record
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
+from dataprep.repair import Repaired, Salvaged
 from dataprep.terminal import counts, duration, printable, size
 from dataprep.verify import Verdict
 
@@ -105,3 +106,20 @@ def _(r: Record) -> list[str]:
     sizes = {name: f"{len(data)} bytes" for name, data in r.blobs.items()}
     values = {**r.values, **sizes}
     return [f"row {r.row}, in {r.shard}", *(f"  {name}: {printable(str(value))}" for name, value in values.items())]
+
+
+@as_lines.register
+def _(r: Repaired) -> list[str]:
+    done = [f"  {printable(text)}" for text in r.done] or [
+        "  nothing could be repaired" if r.problems else "  it was sound"
+    ]
+    if not r.problems:
+        return [f"{r.path} is what was sealed", *done]
+    left = [f"  {printable(problem)}" for problem in r.problems]
+    return [f"{r.path}:", *done, "still wrong:", *left, "--salvage NEW writes the rows that are sound into a new set"]
+
+
+@as_lines.register
+def _(s: Salvaged) -> list[str]:
+    rows = ", ".join(f"{name} {rows:,}, {s.lost[name]:,} lost" for name, rows in s.rows.items())
+    return [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost", f"  identity  {s.digest}"]

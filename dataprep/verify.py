@@ -1,15 +1,23 @@
 """`dataprep verify`: is a sealed set still what was sealed?"""
 
 import json
+import os
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
+from dataprep.prover import Prover
+from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
+from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
+
+DECODE_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -23,11 +31,12 @@ class Verdict:
     problems: list[str]
 
 
-def verify(folder: Path, full: bool = True) -> Verdict:
+def verify(folder: Path, full: bool = True, decode: bool = False) -> Verdict:
     """Check the files of a sealed set against its manifest; raises ContractError when there is no sound manifest.
 
     Always: every file is there with its size, the index digests and row counts hold, nothing else claims to be
-    part of the set. With `full` every byte is read: digests, and the index against the data.
+    part of the set. With `full` every byte is read: digests, and the index against the data. With `decode` MindSpore
+    decodes every image, in a child process that may die over it.
     """
     dataset = load_dataset(folder)
     problems = _foreign(folder, dataset) + _rejects_problem(folder, dataset) + _duplicates_problem(folder, dataset)
@@ -37,6 +46,8 @@ def verify(folder: Path, full: bool = True) -> Verdict:
         problems += found or _row_problems(folder, shard)
         if full and (folder / shard.name).is_file():
             problems += _deep_problems(folder, shard, index_too=not found)
+    if decode and not problems:
+        problems += _decode_problems(folder, dataset, shards)
     if not problems:
         problems += _class_problems(folder, dataset)
     return Verdict(str(folder), dataset.digest, len(shards), dataset.written, problems)
@@ -93,7 +104,7 @@ def _deep_problems(folder: Path, shard: Shard, index_too: bool) -> list[str]:
     path = folder / shard.name
     problems = []
     if file_sha256(path) != shard.sha256:
-        problems.append(f"{shard.name} is not what was sealed (its sha256 differs); make it again from the images")
+        problems.append(f"{shard.name} is not what was sealed (its sha256 differs); {_hit_rows(folder, shard)}")
     if index_too:
         try:
             with ShardReader(path) as reader:
@@ -102,6 +113,56 @@ def _deep_problems(folder: Path, shard: Shard, index_too: bool) -> list[str]:
             problem = str(error)
         problems += [problem] if problem else []
     return problems
+
+
+def _hit_rows(folder: Path, shard: Shard) -> str:
+    """Which rows of a damaged shard are hit, as far as it can be known."""
+    noted = rows_file(folder, shard.name)
+    if not noted.is_file():
+        return "which rows are hit is not known, since .work did not come along"
+    try:
+        with ShardReader(folder / shard.name, cut_allowed=True) as reader:
+            columns = [field.name for field in reader.schema.fields if field.type == "bytes"]
+            rows = zip(reader.readable(), noted_rows(noted), strict=False)
+            hit = [
+                f"{number} ('{known.key}')"
+                for (number, row), known in rows
+                if row is None or blob_digest(row[columns[0]]) != known.image or known.key not in row.values()
+            ]
+    except ContractError as error:
+        return f"all rows are hit: {error}"
+    if not hit:
+        return "no row is hit: the damage lies in the header or between pages"
+    more = f" and {len(hit) - 5} more" if len(hit) > 5 else ""
+    return f"hit: row {', '.join(hit[:5])}{more}"
+
+
+def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> list[str]:
+    problems = []
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Prover(dataset.schema, Path(scratch), True, len(os.sched_getaffinity(0)), DECODE_DEADLINE_S) as prover,
+    ):
+        for shard in shards:
+            noted = rows_file(folder, shard.name)
+            if not noted.is_file():
+                noted = _note_from_data(folder / shard.name, dataset, Path(scratch))
+            for fault in prover.prove(folder / shard.name, shard.rows, noted):
+                problems.append(
+                    f"{shard.name}: MindSpore cannot decode row {fault.row}: {fault.reason}: {fault.detail}"
+                )
+    return problems
+
+
+def _note_from_data(path: Path, dataset: Dataset, scratch: Path) -> Path:
+    """The ROWS file of a shard that came without one: keys and labels from the data, sides from the images."""
+    image, label, key = (dataset.schema.column(role) for role in ("image", "label", "key"))
+    noted = scratch / ROWS
+    with ShardReader(path) as reader, noted.open("w") as rows:
+        for row in reader:
+            width, height = image_size(row[image])
+            rows.write(json.dumps(NotedRow(row[key], row[label], width, height, "", "", "")) + "\n")
+    return noted
 
 
 def _class_problems(folder: Path, dataset: Dataset) -> list[str]:

@@ -86,8 +86,8 @@ class Workdir:
         return self.rows(shard.name).is_file()
 
     def rows(self, shard: str) -> Path:
-        """The file that lists the rows of a committed shard, see receipt.ROWS."""
-        return self._receipts / f"{shard}.{ROWS}"
+        """The file that notes the rows of a committed shard, see receipt.NotedRow."""
+        return rows_file(self.out, shard)
 
     def commit(self, receipt: Receipt) -> None:
         """Move a built shard into place, then write its receipt."""
@@ -169,6 +169,11 @@ class Workdir:
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname(), "event": event} | values
         with self._log.open("a") as log:
             log.write(json.dumps(line) + "\n")
+
+
+def rows_file(out: Path, shard: str) -> Path:
+    """Where a dataset folder keeps what was noted of a shard's rows; a copied set may come without it."""
+    return out / WORK / "receipts" / f"{shard}.{ROWS}"
 
 
 def _lines(values: Iterable[dict[str, Any]]) -> bytes:

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from hashlib import blake2b
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TextIO
@@ -20,7 +19,7 @@ from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Reader
-from dataprep.receipt import CURRENT, ROWS, Moments, Receipt, Task
+from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
 
@@ -113,8 +112,16 @@ class _Build:
         measured = self._task.shard.split == "train" and self._moments.images < MEASURED_IMAGES
         picture = normalise(data, self._task.policy, measured)
         _write(self._task, writer, item, picture)
-        digests = blake2b(data, digest_size=16).hexdigest(), picture.pixel_digest().hex()
-        rows.write(json.dumps([item.key, item.label, picture.width, picture.height, *digests]) + "\n")
+        noted = NotedRow(
+            item.key,
+            item.label,
+            picture.width,
+            picture.height,
+            blob_digest(data),
+            picture.pixel_digest().hex(),
+            blob_digest(picture.data),
+        )
+        rows.write(json.dumps(noted) + "\n")
         self._class_rows[item.label] += 1
         self._changed.update(picture.changed)
         if measured and picture.image is not None:

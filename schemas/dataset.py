@@ -157,8 +157,11 @@ class Dataset:
         if body.get("format") != FORMAT or body.get("version") != VERSION:
             raise ContractError(f"{where} is not a {FORMAT} of version {VERSION}; shard again with this version")
         if body.pop("seal", None) != _seal(body):
-            raise ContractError(f"{where} was edited after it was sealed; restore it from a copy, or shard again")
-        return cls._from_body(body, where)
+            raise ContractError(_edited(where))
+        dataset = cls._from_body(body, where)
+        if dataset.to_json() != data:  # the same values in other bytes would have another identity
+            raise ContractError(_edited(where))
+        return dataset
 
     @classmethod
     def _from_body(cls, body: dict[str, Any], where: str) -> "Dataset":
@@ -191,6 +194,10 @@ class Dataset:
         for name, split in self.splits.items():
             if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
                 raise ContractError(f"{where}: split '{name}' does not fit the classes")
+
+
+def _edited(where: str) -> str:
+    return f"{where} was edited after it was sealed; restore it from a copy, or shard again"
 
 
 def _seal(body: Mapping[str, Any]) -> str:

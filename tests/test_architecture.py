@@ -25,6 +25,7 @@ DATAPREP_LEVELS = [
     {"worker", "workdir", "engines", "opening", "prove", "prover", "duplicates", "progress"},
     {"target", "build", "seal"},
     {"pipeline", "verify", "inspection", "sample"},
+    {"repair"},
     {"preview", "terminal", "show", "params"},
     {"cli"},
     {"__main__"},

@@ -16,11 +16,13 @@ from schemas.record import Field, RecordSchema
 class ShardReader:
     """The header of a shard and its rows. Raises ContractError, naming the file and page, for damage it meets.
 
-    `names` is the whole set as the header lists it, `rows` the number of rows. Memory: two pages.
+    `names` is the whole set as the header lists it, `rows` the number of rows. With `cut_allowed` the file may end
+    before its last page does: then only the rows that are gone raise.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, cut_allowed: bool = False) -> None:
         self.path = path
+        self._cut_allowed = cut_allowed
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -77,7 +79,7 @@ class ShardReader:
         for number, page in enumerate(self._pages):
             if page.id != number or not 0 <= page.used <= self.geometry.page_size or page.kind not in (BLOB, RAW):
                 raise ContractError(f"{self.path.name}: the header's entry for page {number} makes no sense")
-            if self._start(page) + page.used > self._size:
+            if self._start(page) + page.used > self._size and not self._cut_allowed:
                 raise ContractError(f"{self.path.name} is cut: page {page.id} ends past the end of the file")
         expected = 0
         for group, blob in sorted(self._blobs.items()):
@@ -97,8 +99,19 @@ class ShardReader:
         for group, page in self._blobs.items():
             if page.start_row <= number < page.end_row:
                 blobs, raws = self._group_spans(group)
-                return self._decode(number, blobs[number - page.start_row], raws[number - page.start_row])
+                place = number - page.start_row
+                if place >= min(len(blobs), len(raws)):
+                    raise ContractError(f"{self.path.name}: row {number} is gone")
+                return self._decode(number, blobs[place], raws[place])
         raise IndexError(number)
+
+    def readable(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
+        """Every row by number, None in place of one that is damaged or gone."""
+        for number in range(self.rows):
+            try:
+                yield number, self.row(number)
+            except ContractError:
+                yield number, None
 
     def _group_rows(self, group: int) -> Iterator[dict[str, Any]]:
         first = self._blobs[group].start_row
@@ -112,8 +125,13 @@ class ShardReader:
             raise ContractError(f"{self.path.name}: row {number} is damaged: {error}") from None
 
     def _read(self, page: Page, start: int, end: int) -> bytes:
+        if end > page.used:
+            raise ValueError("it runs past its page")
         self._file.seek(self._start(page) + start + PREFIX.size)
-        return self._file.read(end - start - PREFIX.size)
+        data = self._file.read(end - start - PREFIX.size)
+        if len(data) != end - start - PREFIX.size:
+            raise ValueError("the file ends before it does")
+        return data
 
     def _group_spans(self, group: int) -> tuple[list[tuple[Page, int, int]], list[tuple[Page, int, int]]]:
         """(page, start, end) of the blob and of the raw part of each row in a group."""
@@ -126,10 +144,11 @@ class ShardReader:
         spans, at = [], start
         while at + PREFIX.size <= end:
             self._file.seek(self._start(page) + at)
-            (size,) = PREFIX.unpack(self._file.read(PREFIX.size))
+            prefix = self._file.read(PREFIX.size)
+            size = PREFIX.unpack(prefix)[0] if len(prefix) == PREFIX.size else end
             spans.append((page, at, at + PREFIX.size + size))
             at += PREFIX.size + size
-        if at != end or len(spans) != count:
+        if (at != end or len(spans) != count) and not self._cut_allowed:
             raise ContractError(f"{self.path.name}: page {page.id} is damaged: its rows do not add up to its size")
         return spans
 
