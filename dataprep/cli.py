@@ -6,6 +6,7 @@ What a command needs is imported inside it, so that --help answers at once.
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,9 +39,9 @@ class Program(click.Group):
         except (DataprepError, ContractError) as error:
             _fail(str(error), getattr(error, "exit_code", 1))
         except Interrupted:
-            _fail(ctx.meta.get("interrupted", "stopped by SIGTERM"), 143)
+            _fail(_stopped(ctx), 143)
         except KeyboardInterrupt:
-            _fail(ctx.meta.get("interrupted", "stopped"), 130)
+            _fail(_stopped(ctx), 130)
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
@@ -54,6 +55,12 @@ def _echo(result: Any, as_json: bool) -> None:
 
 def _interrupt(*_: object) -> NoReturn:
     raise Interrupted
+
+
+def _stopped(ctx: click.Context) -> str:
+    """What a job that was interrupted has come to."""
+    said: Callable[[], str] | None = ctx.meta.get("stopped")
+    return said() if said else "stopped"
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -176,7 +183,7 @@ def shard(
             target.remove_sealed(out)
         if retry_rejects:
             pipeline.retry_rejects(out)
-        ctx.meta["interrupted"] = "stopped; the same command goes on where this one ended"
+        ctx.meta["stopped"] = progress.stopped
         summary = pipeline.shard(source, out, options, progress)
     finally:
         progress.close()

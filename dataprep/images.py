@@ -25,7 +25,7 @@ from dataprep.chains import (
     png_without_bad_extras,
     webp_chain,
 )
-from dataprep.magic import describe_other, is_readable
+from dataprep.magic import UNKNOWN, describe_other, is_readable
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
@@ -180,16 +180,19 @@ def _unknown_reason(data: bytes) -> tuple[str, str]:
         return "unsupported_format", f"it is a {kind}"
     if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
         return "truncated", "it ends or breaks inside its header"
-    for magic, name in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
-        at = data.find(magic, 0, 4096)
-        if at > 0:
-            return "corrupt", f"{at} bytes of something else stand before the {name} data"
     reason, name = describe_other(data[:1024])
+    if name == UNKNOWN:
+        for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
+            at = data.find(magic, 0, 4096)
+            if at > 0:
+                return "corrupt", f"{at} bytes of something else stand before the {kind} data"
     return reason, f"its content is {name}"
 
 
 def _pillow_reason(error: Exception) -> tuple[str, str]:
     text = f"{error}" or type(error).__name__
+    if text.startswith("Unsupported"):
+        return "unsupported_format", text[:200]
     cut = isinstance(error, EOFError) or any(
         word in text.lower() for word in ("truncated", "not enough data", "end of")
     )

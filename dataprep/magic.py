@@ -28,6 +28,7 @@ _OTHER = (
     (b"#?RADIANCE", 0, "unsupported_format", "Radiance HDR"),
     (b"SIMPLE  =", 0, "unsupported_format", "FITS"),
     (b"DICM", 128, "unsupported_format", "DICOM"),
+    (b"\xc5\xd0\xd3\xc6", 0, "unsupported_format", "PostScript with a preview"),
     (b"%!PS", 0, "unsupported_format", "PostScript"),
     (b"icns", 0, "unsupported_format", "an Apple icon"),
     (b"%PDF", 0, "not_an_image", "a PDF document"),
@@ -41,6 +42,7 @@ _OTHER = (
     (b"OggS", 0, "not_an_image", "Ogg audio or video"),
     (b"ID3", 0, "not_an_image", "MP3 audio"),
 )
+UNKNOWN = "data of no known image format"
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
 
@@ -80,4 +82,4 @@ def _describe_text(head: bytes) -> tuple[str, str]:
         return "not_an_image", "zero bytes only"
     if all(byte >= 0x20 or byte in b"\t\r\n\f\x1b" for byte in head):
         return "not_an_image", "text"
-    return "not_an_image", "data of no known image format"
+    return "not_an_image", UNKNOWN

@@ -24,6 +24,7 @@ class TerminalProgress:
         self._started = time.monotonic()
         self._said = self._started
         self._done = self._total = self._rejected = 0
+        self._shards = self._shards_done = 0
 
     def scanning(self, found: int) -> None:
         """Called now and then while folders are read."""
@@ -40,6 +41,7 @@ class TerminalProgress:
             self._say(f"warning: {warning}")
         self._total = sum(shard.items for shard in missing)
         self._done = 0
+        self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
         self._started = time.monotonic()
         done = len(plan.shards) - len(missing)
         resumed = f", {done} shards are done already" if done else ""
@@ -54,6 +56,7 @@ class TerminalProgress:
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """Called for each shard that is in place."""
         self._done += planned.items
+        self._shards_done += 1
         self._rejected += len(receipt.rejects)
         if self._verbosity > 0:
             self._say(f"built {planned.name}: {receipt.shard.rows} rows, {len(receipt.rejects)} refused")
@@ -69,6 +72,12 @@ class TerminalProgress:
                 f"built {self._done:,} of {self._total:,} images, {rate:,.0f} img/s, "
                 f"{self._rejected} refused, about {duration(left)} left"
             )
+
+    def stopped(self) -> str:
+        """What to say when the job is interrupted."""
+        if not self._shards:
+            return "stopped before the plan was saved; the same command begins again"
+        return f"stopped; {self._shards_done} of {self._shards} shards are built; the same command goes on"
 
     def close(self) -> None:
         """Take the bar away."""

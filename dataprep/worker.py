@@ -23,8 +23,9 @@ from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, bl
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
 
-# Pixels are measured on the first rows of each train shard. Rows are in seeded order, so these are a fair sample.
-MEASURED_IMAGES = 256
+# Pixels are measured on about so many train images, the first of each shard. Rows are in seeded order, so these are
+# a fair sample, and a full decode of so few costs nothing beside a large set.
+MEASURED_IMAGES = 1024
 
 
 class PagesTooSmall(Exception):
@@ -95,6 +96,7 @@ class _Build:
         self._class_rows = [0] * task.classes
         self._changed: Counter[str] = Counter()
         self._moments = Moments()
+        self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if task.shard.split == "train" else 0
         self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
 
     def tell(self, item: PlannedItem) -> None:
@@ -109,7 +111,7 @@ class _Build:
             size, mtime_ns = self._task.mended[item.key]
             item = replace(item, size=size, mtime_ns=mtime_ns)
         data = reader.read(os.path.join(self._task.source, item.path), item, self._task.policy.max_bytes)
-        measured = self._task.shard.split == "train" and self._moments.images < MEASURED_IMAGES
+        measured = self._moments.images < self._to_measure
         picture = normalise(data, self._task.policy, measured)
         _write(self._task, writer, item, picture)
         noted = NotedRow(

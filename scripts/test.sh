@@ -3,6 +3,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install '[test]'
 
-.venv/bin/ruff check --quiet --config scripts/ruff.toml dataprep trainer schemas tests
+.venv/bin/ruff check --quiet --config scripts/ruff.toml dataprep trainer schemas tests benchmarks
 .venv/bin/mypy --no-error-summary
 .venv/bin/python -m pytest -q "$@"
