@@ -72,9 +72,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
     sizes = [path.stat().st_size for path in asked.images.rglob("*") if path.is_file()]
-    print(
-        f"{len(sizes)} files of {statistics.mean(sizes) / 1000:.0f} KB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    )
+    what = f"{len(sizes)} files of {statistics.mean(sizes) / 1000:.0f} KB"
+    print(f"{what}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     ways: dict[str, Callable[[], tuple[float, float]]] = {
         "prove off": lambda: shard(asked.images, "off"),
         "prove rows": lambda: shard(asked.images, "rows"),
