@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from dataprep.errors import DataprepError
+from dataprep.keys import printable
 from dataprep.params import BudgetType, Size, load_config
 from schemas.errors import ContractError
 
@@ -65,7 +66,7 @@ def _stopped(ctx: click.Context) -> str:
 
 def _fail(message: str, code: int) -> NoReturn:
     click.secho("Error: ", fg="red", nl=False, err=True)
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
     sys.exit(code)
 
 

@@ -1,4 +1,7 @@
-"""Paths to keys and back. A key is valid Unicode and names one path only."""
+"""Names from strangers' disks: paths to keys and back, and keys as a terminal may show them.
+
+A key is valid Unicode and names one path only.
+"""
 
 import os
 import re
@@ -22,3 +25,8 @@ def path_to_key(path: str) -> str:
 def key_to_path(key: str) -> str:
     """The relative path that has this key."""
     return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), key.encode()))
+
+
+def printable(text: str) -> str:
+    """`text` with what would move a cursor, or cannot be encoded, escaped: names come from strangers' disks."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -6,6 +6,7 @@ The plan is one SQLite file, written once and then only read, so a million files
 import json
 import os
 import sqlite3
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -257,6 +258,21 @@ def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[s
 
 
 def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
+    return [*_twin_warnings(classes), *_number_warnings(classes, ordered)]
+
+
+def _twin_warnings(classes: list[str]) -> list[str]:
+    """Classes that a person would take for one: they differ in case, or in how an accent is written (NFC, NFD)."""
+    seen: dict[str, str] = {}
+    twins = []
+    for name in classes:
+        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if first != name:
+            twins.append(f"the classes '{first}' and '{name}' differ only in case or in how an accent is written")
+    return twins
+
+
+def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
     numbers = [name for name in classes if name.isascii() and name.isdigit()]
     if ordered or len(numbers) < 2 or numbers == sorted(numbers, key=int):
         return []

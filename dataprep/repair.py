@@ -1,6 +1,5 @@
 """`dataprep repair`: gives a damaged set back what can be had without the images, and says what cannot."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataprep.mindrecord import ShardReader, ShardWriter
 from dataprep.mindrecord.index import IndexWriter
 from dataprep.receipt import blob_digest, noted_rows
 from dataprep.verify import verify
-from dataprep.workdir import rows_file, write_whole
+from dataprep.workdir import json_lines, rows_file, write_whole
 from dataprep.worker import describe_shard
 from schemas.dataset import Dataset, Shard, Split, file_sha256, load_dataset
 from schemas.errors import ContractError
@@ -66,7 +65,7 @@ def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
     moves = {}
     for path in sorted(files):
         name = wanted.get(file_sha256(path))
-        if name and name != path.name and file_is_not(folder / name, wanted, name):
+        if name and name != path.name and _is_not(folder / name, wanted, name):
             moves[path] = folder / name
     for path in moves:
         os.replace(path, f"{path}.part")
@@ -75,7 +74,7 @@ def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
     return [f"{path.name} is {target.name} again" for path, target in moves.items()]
 
 
-def file_is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
+def _is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
     """Whether `path` is missing or not the file that was sealed under `name`."""
     return not path.is_file() or wanted.get(file_sha256(path)) != name
 
@@ -117,14 +116,11 @@ def salvage(folder: Path, new: Path) -> Salvaged:
     made = replace(dataset, splits=splits, rejected=rejected, plan={**dataset.plan, "salvaged_from": dataset.digest})
     for listed in (REJECTS, DUPLICATES):
         kept = (folder / listed).read_bytes() if (folder / listed).is_file() else b""
-        write_whole(new / listed, kept + (_lines(lost) if listed == REJECTS else b""))
+        write_whole(
+            new / listed, kept + (json_lines(reject.to_dict() for reject in lost) if listed == REJECTS else b"")
+        )
     write_whole(new / DATASET, made.to_json())
     return Salvaged(str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone)
-
-
-def _lines(lost: list[Reject]) -> bytes:
-
-    return "".join(json.dumps(reject.to_dict()) + "\n" for reject in lost).encode()
 
 
 def _salvage_split(folder: Path, new: Path, dataset: Dataset, split: Split, lost: list[Reject]) -> Split:

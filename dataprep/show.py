@@ -5,10 +5,11 @@ from functools import singledispatch
 from typing import Any
 
 from dataprep.inspection import Inspection, Record
+from dataprep.keys import printable
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
 from dataprep.repair import Repaired, Salvaged
-from dataprep.terminal import counts, duration, printable, size
+from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
 
 
@@ -62,7 +63,7 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += ["", *(f"warning: {warning}" for warning in p.warnings)]
+    lines += ["", *(f"warning: {printable(warning)}" for warning in p.warnings)]
     if p.sample_rejected:
         lines.append(f"warning: {p.sample_rejected} of a sample of the images would be refused")
     return [

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any, TextIO
 
+from dataprep.keys import printable
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
 
@@ -38,7 +39,7 @@ class TerminalProgress:
         """Called when the work is known, and again when a split has to be built with larger pages."""
         self.close()
         for warning in plan.warnings:
-            self._say(f"warning: {warning}")
+            self._say(f"warning: {printable(warning)}")
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
@@ -98,11 +99,6 @@ class TerminalProgress:
         if self._verbosity >= 0 and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._said = time.monotonic()
             self._say(line)
-
-
-def printable(text: str) -> str:
-    """`text` with what would move a cursor, or cannot be encoded, escaped: names come from strangers' disks."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def duration(seconds: float) -> str:

@@ -150,15 +150,15 @@ class Workdir:
     def save_rejects(self, rejects: list[Reject]) -> Path:
         """List what a job refused that is not sealed, for the person who must decide; the file's path."""
         path = self.folder / REJECTS
-        write_whole(path, _lines(reject.to_dict() for reject in rejects))
+        write_whole(path, json_lines(reject.to_dict() for reject in rejects))
         return path
 
     def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
         """Write the lists and then dataset.json: the set is complete when the latter is there."""
-        write_whole(self.out / REJECTS, _lines(reject.to_dict() for reject in rejects))
+        write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
         reach("seal.rejects")
-        write_whole(self.out / DUPLICATES, _lines(duplicates))
+        write_whole(self.out / DUPLICATES, json_lines(duplicates))
         reach("seal.duplicates")
         self._sweep()  # before the manifest: nobody looks into a folder that is complete
         write_whole(self.out / DATASET, dataset.to_json())
@@ -176,7 +176,8 @@ def rows_file(out: Path, shard: str) -> Path:
     return out / WORK / "receipts" / f"{shard}.{ROWS}"
 
 
-def _lines(values: Iterable[dict[str, Any]]) -> bytes:
+def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
+    """The bytes of a file with one JSON object a line."""
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 

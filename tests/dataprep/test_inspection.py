@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ from mindspore.mindrecord import FileWriter
 
 from dataprep.errors import DataprepError
 from dataprep.inspection import inspect, read_key, read_row, save_image
+from tests.dataprep.conftest import Files, picture, shard
 
 
 def test_a_dataset_is_described_by_split(sealed: Path) -> None:
@@ -50,6 +52,24 @@ def test_a_set_of_FileWriter_is_read_by_file_and_by_folder(tmp_path: Path) -> No
         assert {read_row(path, None, n).values["label"] for n in range(9)} == set(range(9))
     with pytest.raises(DataprepError, match="no indexed key column; ask with --row"):
         read_key(tmp_path, None, "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b.jpg", "it's.jpg", 'quo"te.jpg', "comma,.jpg", "tab\t.jpg", "line\nbreak.jpg", "x" * 251 + ".jpg",
+     "\u732b.jpg", "caf\u00e9.jpg", "cafe\u0301.jpg", "A.JPG", "a.jpg", "-rf.jpg", "%41.jpg", "100%.jpg"],
+)  # fmt: skip
+def test_any_name_is_written_and_found_again(files: Files, tmp_path: Path, name: str) -> None:
+    shard(files({f"c/{name}": picture(1), f"d/{name}": picture(2)}), tmp_path / "out", val=0.0)
+    assert read_key(tmp_path / "out", None, f"c/{name}").blobs["image"] == picture(1)
+    assert read_key(tmp_path / "out", None, f"d/{name}").blobs["image"] == picture(2)
+
+
+def test_bytes_that_are_no_text_are_found_by_their_escaped_key(files: Files, tmp_path: Path) -> None:
+    source = files({"c/1.jpg": picture(1)})
+    (tmp_path / "raw" / "c" / "1.jpg").rename(os.fsdecode(os.fsencode(source / "c") + b"/\xff\xfe.jpg"))
+    shard(source, tmp_path / "out", val=0.0)
+    assert read_key(tmp_path / "out", None, "c/%FF%FE.jpg").blobs["image"] == picture(1)
 
 
 def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ def test_numbers_that_sort_as_text_draw_a_warning() -> None:
     assert plan(items({"01": 1, "02": 1, "10": 1}), val=0.0).warnings == []
 
 
+def test_classes_that_look_alike_draw_a_warning() -> None:
+    made = plan(items({"Cat": 1, "cat": 1, "caf\u00e9": 1, "cafe\u0301": 1}), val=0.0)
+    assert [warning.split("differ")[0] for warning in made.warnings if "differ" in warning] == [
+        "the classes 'cafe\u0301' and 'caf\u00e9' ",
+        "the classes 'Cat' and 'cat' ",
+    ]
+    assert len(made.classes) == 4
+
+
 def test_a_list_of_classes_gives_the_order() -> None:
     made = plan(items({"1": 1, "10": 1, "2": 1}), classes=("1", "2", "10"), val=0.0)
     assert (made.classes, made.warnings) == (("1", "2", "10"), [])
