@@ -56,7 +56,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     done = completed(out, str(source), options)
     if done:
         return summarise(out, done, built=0, seconds=time.monotonic() - started, already_complete=True)
-    check_target(out, source)
+    check_target(out, source, options.quarantine)
     with disk_errors(out), Workdir(out) as work:
         with closing(open_plan(work, source, options, progress)) as plan:
             check_space(out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))

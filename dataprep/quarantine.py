@@ -6,7 +6,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from dataprep.errors import DataprepError
 from dataprep.item import Reject
 from dataprep.keys import key_to_path
 
@@ -16,8 +15,6 @@ def copy_refused(source: Path, folder: Path, rejects: list[Reject]) -> None:
 
     A file that is gone or cannot be read is passed over: it is in the list of rejects all the same.
     """
-    if source == folder.absolute() or source in folder.absolute().parents:
-        raise DataprepError(f"--quarantine {folder} lies in SOURCE {source}; choose a folder outside it")
     for reject in rejects:
         path = key_to_path(reject.key)
         origin = os.path.join(source, path)

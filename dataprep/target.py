@@ -23,13 +23,13 @@ _OURS = re.compile(
 )
 
 
-def check_target(out: Path, source: Path) -> None:
-    """Raise DataprepError unless a job may write its set into `out`, which need not exist."""
+def check_target(out: Path, source: Path, quarantine: Path | None = None) -> None:
+    """Raise DataprepError unless a job may write into `out`, which need not exist, and copy into `quarantine`."""
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
-    inner, outer = out.resolve(), source.resolve()
-    if inner == outer or outer in inner.parents:
-        raise DataprepError(f"OUT {out} lies in SOURCE {source}; choose a folder outside it")
+    for name, folder in (("OUT", out), ("--quarantine", quarantine)):
+        if folder and source.resolve() in (folder.resolve(), *folder.resolve().parents):
+            raise DataprepError(f"{name} {folder} lies in SOURCE {source}; choose a folder outside it")
     if not out.is_dir() or (out / WORK / "plan.sqlite").is_file():
         return
     foreign = sorted(name for name in os.listdir(out) if _OURS.fullmatch(name))

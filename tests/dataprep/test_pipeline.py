@@ -144,6 +144,8 @@ def test_a_target_with_other_shards_in_it_is_refused(raw: Path, tmp_path: Path) 
 def test_a_target_inside_the_source_is_refused(raw: Path) -> None:
     with pytest.raises(DataprepError, match="lies in SOURCE"):
         shard(raw, raw / "out")
+    with pytest.raises(DataprepError, match=r"--quarantine .* lies in SOURCE"):
+        shard(raw, raw.parent / "out", quarantine=raw / "aside")
 
 
 def test_images_that_outgrow_their_page_get_larger_pages(files: Files, tmp_path: Path) -> None:
