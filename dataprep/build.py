@@ -172,7 +172,7 @@ def _proving(work: Workdir, options: ShardOptions) -> Iterator[Prove]:
         yield lambda receipt: nothing.submit(list)
         return
     schema = load_schema(options.schema)
-    threads = worker_count(options)
+    threads = min(worker_count(options), os.cpu_count() or 1)  # more than the cores is an error in MindSpore
     decode = options.prove == "decode"
     with Prover(schema, work.attempts, decode, threads, options.deadline) as prover, ThreadPoolExecutor(1) as thread:
 

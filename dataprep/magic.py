@@ -20,7 +20,7 @@ _READ = (
 _OTHER = (
     (b"8BPS", 0, "unsupported_format", "a Photoshop document"),
     (b"\0\0\1\0", 0, "unsupported_format", "a Windows icon"),
-    (b"\0\0\2\0", 0, "unsupported_format", "a Windows cursor"),
+    (b"\0\0\2\0", 0, "unsupported_format", "a Windows cursor or a Targa picture"),
     (b"\xff\x0a", 0, "unsupported_format", "JPEG XL"),
     (b"\0\0\0\x0cJXL ", 0, "unsupported_format", "JPEG XL"),
     (b"DDS ", 0, "unsupported_format", "a DirectDraw surface"),

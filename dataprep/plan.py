@@ -126,6 +126,11 @@ class Plan:
         """Sizes of all items' files, summed."""
         return sum(shard.bytes for shard in self.shards)
 
+    def count_ending(self, ending: str) -> int:
+        """How many items have a key that ends so."""
+        query = "SELECT count(*) FROM item WHERE substr(key, -length(?)) = ?"
+        return int(self._db.execute(query, (ending, ending)).fetchone()[0])
+
     def rejects(self) -> list[Reject]:
         """What the scan itself refused."""
         return [Reject(*row) for row in self._db.execute("SELECT key, reason, detail FROM reject ORDER BY key")]

@@ -35,7 +35,9 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
     if problem:
         listed = work.save_rejects(rejects)
-        raise DataRefused(f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(rejects)}")
+        raise DataRefused(
+            f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
+        )
     work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
     return dataset
 
@@ -73,11 +75,13 @@ def _leaks(options: ShardOptions, found: list[Duplicate]) -> str | None:
     )
 
 
-def _advice(rejects: list[Reject]) -> str:
+def _advice(plan: Plan, rejects: list[Reject]) -> str:
     """What to do about files of a kind that nobody meant to train on, such as SVGs beside their PNGs."""
     endings = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
-    ending, count = endings.most_common(1)[0] if endings else ("", 0)
-    return f"; --ignore '*{key_to_path(ending)}' --restart leaves out {count} of them" if ending else ""
+    for ending, count in endings.most_common(1):
+        if ending and count == plan.count_ending(ending):  # no sound file would go with them
+            return f"; --ignore '*{key_to_path(ending)}' --restart leaves out {count} of them"
+    return ""
 
 
 def _dataset(

@@ -31,7 +31,9 @@ def as_lines(result: Any) -> list[str]:
 def _(s: Summary) -> list[str]:
     rejected, ignored = sum(s.rejected.values()), sum(s.ignored.values())
     lines = [
-        f"{s.out} is already complete; nothing to do" if s.already_complete else f"{s.out} is sealed",
+        f"{s.out} is already complete; SOURCE was not looked at again (--overwrite builds anew)"
+        if s.already_complete
+        else f"{s.out} is sealed",
         f"  found     {s.found:,} = {s.written:,} written + {rejected:,} rejected + {ignored:,} ignored",
         f"  splits    {', '.join(f'{name} {rows:,}' for name, rows in s.splits.items())}; {s.classes} classes",
         f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
@@ -64,6 +66,8 @@ def _(p: Preview) -> list[str]:
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
     lines += ["", *(f"warning: {printable(warning)}" for warning in p.warnings)]
+    if p.bytes > p.free_bytes:
+        lines.append("warning: that is more than the disk has free; the job would not start")
     if p.sample_rejected:
         lines.append(f"warning: {p.sample_rejected} of a sample of the images would be refused")
     return [

@@ -70,8 +70,12 @@ def _compare(saved: dict[str, Any], options: ShardOptions, out: Path) -> None:
 def _differs(out: Path, what: str, before: object, now: object) -> str:
     return (
         f"OUT {out} was begun with {what} {_shown(before)}, this command says {_shown(now)}; give the same options "
-        "to go on, --restart to begin anew, or another OUT"
+        f"to go on, {_anew(out)}, or another OUT"
     )
+
+
+def _anew(out: Path) -> str:
+    return "--overwrite to replace the sealed set" if (out / DATASET).is_file() else "--restart to begin anew"
 
 
 def _shown(value: object) -> str:
@@ -94,7 +98,7 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
     if problems:
         raise DataprepError(
-            f"OUT {out} is sealed but damaged: {problems[0]}; look with 'dataprep verify', begin anew with --restart"
+            f"OUT {out} is sealed but damaged: {problems[0]}; look with 'dataprep verify', replace it with --overwrite"
         )
     return dataset
 
@@ -117,7 +121,12 @@ def remove_sealed(out: Path) -> None:
     if not doomed.is_file():
         if not (out / DATASET).is_file():
             return
-        load_dataset(out)  # refuses a manifest that is not ours before anything is touched
+        try:
+            load_dataset(out)
+        except ContractError as error:
+            raise DataprepError(
+                f"{error}. --overwrite removes what a sound {DATASET} names, and no more: remove {out} yourself"
+            ) from None
         doomed.parent.mkdir(exist_ok=True)
         os.replace(out / DATASET, doomed)
     try:
@@ -128,10 +137,11 @@ def remove_sealed(out: Path) -> None:
 
 
 def restart(out: Path) -> None:
-    """Take away what a job in `out` has planned, built and sealed (--restart)."""
+    """Take away what an unfinished job has planned and built in `out` (--restart). Raises DataprepError if sealed."""
+    if (out / DATASET).is_file():
+        raise DataprepError(f"OUT {out} is sealed; --restart is for unfinished jobs, --overwrite removes a sealed set")
     with Workdir(out) as work:
         names = [s.name for s in _planned(work)]
-        (out / DATASET).unlink(missing_ok=True)
     _remove(out, names)
 
 

@@ -137,7 +137,8 @@ def check_files(folder: Path, split: Split, full: bool) -> None:
         problems = [problem for shard in split.shards if (problem := _byte_problem(folder, shard))]
     if problems:
         more = f" (and {len(problems) - 1} more; 'dataprep verify' lists all)" if len(problems) > 1 else ""
-        raise ContractError(f"{folder} is damaged: {problems[0]}{more}; restore it from a copy, or shard again")
+        remedy = "restore it from a copy, or shard again with --overwrite"
+        raise ContractError(f"{folder} is damaged: {problems[0]}{more}; {remedy}")
 
 
 def _byte_problem(folder: Path, shard: Shard) -> str | None:

@@ -68,6 +68,13 @@ def test_an_image_that_kills_or_fails_the_decoder_costs_itself_alone(files: File
     assert {path.name for path in tmp_path.iterdir()} == {"out", "raw"}
 
 
+@pytest.mark.slow
+def test_more_workers_than_cores_prove_too(files: Files, tmp_path: Path) -> None:
+    source = files({f"a/{number}.jpg": picture(number) for number in range(6)})
+    summary = shard(source, tmp_path / "out", prove="decode", workers=(os.cpu_count() or 1) + 3, val=0.0)
+    assert summary.written == 6
+
+
 FAKE = """
 import json, os, signal, sys, time
 def say(**values): print(json.dumps(values), flush=True)

@@ -116,6 +116,19 @@ def test_restart_begins_anew_with_other_options(raw: Path, sealed: Path) -> None
     assert run("verify", sealed).exit_code == 0
 
 
+def test_restart_leaves_a_sealed_set_alone(raw: Path, sealed: Path) -> None:
+    before = (sealed / "dataset.json").read_bytes()
+    result = shard(raw, sealed, "--seed", 1, "--restart")
+    assert (result.exit_code, "--overwrite removes a sealed set" in result.stderr) == (1, True)
+    assert (sealed / "dataset.json").read_bytes() == before
+    assert "--overwrite to replace the sealed set" in shard(raw, sealed, "--num-shards", 3, "--seed", 1).stderr
+
+
+def test_overwrite_with_an_edited_manifest_says_what_is_left_to_do(raw: Path, sealed: Path) -> None:
+    (sealed / "dataset.json").write_text("{}")
+    assert "yourself" in shard(raw, sealed, "--overwrite").stderr
+
+
 def test_a_config_file_gives_defaults_and_a_flag_wins(raw: Path, tmp_path: Path) -> None:
     config = tmp_path / "job.toml"
     config.write_text('val = 0.5\nnum-shards = 2\nmax-rejects = "3"\nignore = ["1*"]\n')

@@ -112,6 +112,17 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
     assert not (out / ".work" / "rejects.jsonl").exists()
 
 
+def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files: Files, tmp_path: Path) -> None:
+    contents = {f"a/{number}.jpg": picture(number) for number in range(9)} | {"a/bad.jpg": b"text"}
+    source = files(contents)
+    with pytest.raises(DataRefused) as refused:
+        shard(source, tmp_path / "out")
+    assert "--ignore" not in str(refused.value)
+    (source / "a" / "bad.jpg").rename(source / "a" / "x.svg")
+    with pytest.raises(DataRefused, match=r"--ignore '\*\.svg' --restart leaves out 1"):
+        shard(source, tmp_path / "again")
+
+
 def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
     with pytest.raises(DataRefused, match="none of 1 files could be written"):
         shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
