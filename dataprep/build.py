@@ -173,7 +173,7 @@ def _proving(work: Workdir, options: ShardOptions) -> Iterator[Prove]:
         return
     schema = load_schema(options.schema)
     threads = min(worker_count(options), os.cpu_count() or 1)  # more than the cores is an error in MindSpore
-    decode = options.prove == "decode"
+    decode = "strip" if options.prove == "decode" else None
     with Prover(schema, work.attempts, decode, threads, options.deadline) as prover, ThreadPoolExecutor(1) as thread:
 
         def prove(receipt: Receipt) -> "Future[list[Fault]]":

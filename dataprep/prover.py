@@ -39,11 +39,18 @@ class Fault:
 class Prover:
     """One child that proves one shard after the other. A context manager; the child starts at once.
 
-    `deadline_s` is how long the child may be silent, `threads` how many threads decode.
+    `decode` says how rows are decoded: `full`, `strip` (see prove._decoder), or None to read them only. `deadline_s` is
+    how long the child may be silent, `threads` how many threads decode.
     """
 
     def __init__(
-        self, schema: RecordSchema, scratch: Path, decode: bool, threads: int, deadline_s: float, command: Any = COMMAND
+        self,
+        schema: RecordSchema,
+        scratch: Path,
+        decode: str | None,
+        threads: int,
+        deadline_s: float,
+        command: Any = COMMAND,
     ) -> None:
         self._columns = {role: schema.column(role) for role in ("image", "label", "key")}
         self._scratch = tempfile.mkdtemp(prefix="prove-", dir=scratch)

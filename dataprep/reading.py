@@ -4,59 +4,82 @@ import os
 import queue
 import stat
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Generator, Iterable
+from typing import Any, NamedTuple
 
 from dataprep.images import Refusal
 from dataprep.plan import PlannedItem
 
+READ_AHEAD_FILES = 8
+READ_AHEAD_BYTES = 16 << 20
 
-class Reader:
-    """Reads files in a thread of its own, so that one that does not answer costs its deadline and not the job.
 
-    The thread that waits for a stalled file is left behind, and the next file gets a new one.
+class Wanted(NamedTuple):
+    """A file to read: where it is, what was planned, and how many bytes it may have."""
+
+    path: str
+    item: PlannedItem
+    max_bytes: int
+
+
+def read_ahead(
+    wanted: Iterable[Wanted], deadline_s: float
+) -> Generator[tuple[PlannedItem, bytes | Refusal], None, None]:
+    """The bytes of each file, in order, or why it is refused: it is no longer the regular file that was planned.
+
+    Files are read in a thread, ahead of the one at work: so a disk's or a network's delay costs nothing while images
+    are decoded, and a file that does not answer costs its deadline and not the job. At most READ_AHEAD_BYTES are read
+    ahead, beside one file. The thread that waits for a stalled file is left behind.
     """
+    source = iter(wanted)
+    ahead: deque[Wanted] = deque()
+    asked, answers = _start(ahead)
+    try:
+        while True:
+            while _room(ahead) and (following := next(source, None)):
+                ahead.append(following)
+                asked.put(following)
+            if not ahead:
+                return
+            try:
+                result = answers.get(timeout=deadline_s)
+            except queue.Empty:
+                result = Refusal("stalled", f"it could not be read within {deadline_s:g} s")
+                asked.put(None)
+                asked, answers = _start(list(ahead)[1:])
+            if isinstance(result, BaseException) and not isinstance(result, Refusal):
+                raise result
+            yield ahead.popleft().item, result
+    finally:
+        asked.put(None)
 
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._start()
 
-    def _start(self) -> None:
-        self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._read: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=_serve, args=(self._asked, self._read), daemon=True).start()
+def _room(ahead: "deque[Wanted]") -> bool:
+    return len(ahead) < READ_AHEAD_FILES and sum(wanted.item.size for wanted in ahead) < READ_AHEAD_BYTES
 
-    def close(self) -> None:
-        """Let the thread end."""
-        self._asked.put(None)
 
-    def read(self, path: str, item: PlannedItem, max_bytes: int) -> bytes:
-        """The bytes of a planned file; raises Refusal when it is not the regular file that was planned."""
-        if item.size > max_bytes:
-            raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
-        self._asked.put(lambda: read_item(path, item))
+def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[Any]]":
+    asked: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for wanted in pending:
+        asked.put(wanted)
+    threading.Thread(target=_serve, args=(asked, answers), daemon=True).start()
+    return asked, answers
+
+
+def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[Any]") -> None:
+    while wanted := asked.get():
         try:
-            result = self._read.get(timeout=self._deadline_s)
-        except queue.Empty:
-            self.close()
-            self._start()
-            raise Refusal("stalled", f"it could not be read within {self._deadline_s:g} s") from None
-        if isinstance(result, BaseException):
-            raise result
-        data: bytes = result
-        return data
-
-
-def _serve(asked: "queue.SimpleQueue[Callable[[], bytes] | None]", read: "queue.SimpleQueue[Any]") -> None:
-    while task := asked.get():
-        try:
-            read.put(task())
+            answers.put(read_item(wanted.path, wanted.item, wanted.max_bytes))
         except BaseException as error:
-            read.put(error)
+            answers.put(error)
 
 
-def read_item(path: str, item: PlannedItem) -> bytes:
-    """The bytes of a planned file; raises Refusal when it is not the regular file that was planned."""
+def read_item(path: str, item: PlannedItem, max_bytes: int) -> bytes:
+    """The bytes of a planned file; raises Refusal when it is not the regular file that was planned, or too large."""
+    if item.size > max_bytes:
+        raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:
         # Without O_NONBLOCK a FIFO that took the file's place would block for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

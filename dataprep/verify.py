@@ -141,7 +141,7 @@ def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> lis
     problems = []
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), True, len(os.sched_getaffinity(0)), DECODE_DEADLINE_S) as prover,
+        Prover(dataset.schema, Path(scratch), "full", len(os.sched_getaffinity(0)), DECODE_DEADLINE_S) as prover,
     ):
         for shard in shards:
             noted = rows_file(folder, shard.name)

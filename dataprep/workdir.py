@@ -112,9 +112,16 @@ class Workdir:
         """The key of the file that the last worker on `shard` had at hand when it died."""
         attempts = sorted(self.attempts.glob(f"{shard}-*"), key=lambda path: path.stat().st_mtime_ns)
         with suppress(OSError, ValueError, IndexError):
-            key: str = json.loads((attempts[-1] / CURRENT).read_text().splitlines()[0])
-            return key
+            return _current(attempts[-1])[0]
         return None
+
+    def under_way(self, shard: str) -> int:
+        """How many files of `shard` a worker has dealt with so far."""
+        done = 0
+        for attempt in self.attempts.glob(f"{shard}-*"):
+            with suppress(OSError, ValueError, IndexError):
+                done = max(done, _current(attempt)[1])
+        return done
 
     # What turned out while building, so that shards must be built again: kept by name, for the next run too.
 
@@ -169,6 +176,12 @@ class Workdir:
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname(), "event": event} | values
         with self._log.open("a") as log:
             log.write(json.dumps(line) + "\n")
+
+
+def _current(attempt: Path) -> tuple[str, int]:
+    """The key that a worker has at hand, and how many files it has done."""
+    key, done = json.loads((attempt / CURRENT).read_text().splitlines()[0])
+    return key, done
 
 
 def rows_file(out: Path, shard: str) -> Path:

@@ -4,21 +4,23 @@ import json
 import os
 import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TextIO
+from time import perf_counter
+from typing import TextIO, TypeVar
 
 from dataprep import place
 from dataprep.encode import ENCODERS
 from dataprep.faults import reach
-from dataprep.images import Picture, Refusal, channel_moments, normalise
+from dataprep.images import Picture, Policy, Refusal, channel_moments, normalise
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
-from dataprep.reading import Reader
+from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
@@ -26,6 +28,8 @@ from schemas.layout import index_name
 # Pixels are measured on about so many train images, the first of each shard. Rows are in seeded order, so these are
 # a fair sample, and a full decode of so few costs nothing beside a large set.
 MEASURED_IMAGES = 1024
+
+_T = TypeVar("_T")
 
 
 class PagesTooSmall(Exception):
@@ -69,21 +73,32 @@ def build_shard(task: Task) -> Receipt:
     build = _Build(task, attempt)
     with (
         closing(Plan.open(task.plan)) as plan,
-        closing(Reader(task.deadline_s)) as reader,
+        closing(read_ahead(_wanted(task, plan), task.deadline_s)) as files,
         ShardWriter(attempt, task.names, task.shard.number, task.schema, task.geometry) as writer,
         (attempt / ROWS).open("w") as rows,
     ):
-        for item in plan.items(task.shard):
+        for item, data in build.timed("read", files):
             reach("build.row")
             build.tell(item)
             try:
-                build.add(item, reader, writer, rows)
+                build.add(item, data, writer, rows)
             except Refusal as refusal:
                 build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
+        started = perf_counter()
         _finish(task, writer)
     reach("build.finished")
     shard = describe_shard(writer.path, writer.rows)
+    build.seconds["write"] += perf_counter() - started
     return build.receipt(shard)
+
+
+def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
+    """The files to read, in row order, with what was said of mended ones since the plan was made."""
+    for item in plan.items(task.shard):
+        if item.key in task.mended:
+            size, mtime_ns = task.mended[item.key]
+            item = replace(item, size=size, mtime_ns=mtime_ns)
+        yield Wanted(os.path.join(task.source, item.path), item, task.policy.max_bytes)
 
 
 class _Build:
@@ -91,47 +106,58 @@ class _Build:
 
     def __init__(self, task: Task, attempt: Path) -> None:
         self.rejects: list[Reject] = []
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._started = perf_counter()
         self._task = task
         self._attempt = attempt
         self._class_rows = [0] * task.classes
         self._changed: Counter[str] = Counter()
         self._moments = Moments()
-        self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if task.shard.split == "train" else 0
+        # Asked for the header alone, nothing decodes a picture to measure it.
+        measures = task.shard.split == "train" and task.policy.check == "decode"
+        self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
         self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
 
-    def tell(self, item: PlannedItem) -> None:
-        """Note the file at hand, for the parent to name should this process be killed over it."""
-        os.pwrite(self._current, json.dumps(item.key).encode() + b"\n", 0)
+    def timed(self, stage: str, source: Iterator[_T]) -> Iterator[_T]:
+        """Pass on what `source` yields, and count the time that it takes."""
+        while True:
+            started = perf_counter()
+            found = next(source, None)
+            self.seconds[stage] += perf_counter() - started
+            if found is None:
+                return
+            yield found
 
-    def add(self, item: PlannedItem, reader: Reader, writer: ShardWriter, rows: TextIO) -> None:
+    def tell(self, item: PlannedItem) -> None:
+        """Note the file at hand, for the parent to name should this process be killed over it, and those done."""
+        done = sum(self._class_rows) + len(self.rejects)
+        os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
+
+    def add(self, item: PlannedItem, data: bytes | Refusal, writer: ShardWriter, rows: TextIO) -> None:
         """Write one row; raises Refusal."""
         if item.key in self._task.excluded:
             raise Refusal(*self._task.excluded[item.key])
-        if item.key in self._task.mended:
-            size, mtime_ns = self._task.mended[item.key]
-            item = replace(item, size=size, mtime_ns=mtime_ns)
-        data = reader.read(os.path.join(self._task.source, item.path), item, self._task.policy.max_bytes)
+        if isinstance(data, Refusal):
+            raise data
+        started = perf_counter()
         measured = self._moments.images < self._to_measure
         picture = normalise(data, self._task.policy, measured)
+        noted = _note(item, data, picture, self._task.policy)
+        if measured and picture.image is not None:
+            self._moments.add(1, *channel_moments(picture.image))
+        decoded = perf_counter()
         _write(self._task, writer, item, picture)
-        noted = NotedRow(
-            item.key,
-            item.label,
-            picture.width,
-            picture.height,
-            blob_digest(data),
-            picture.pixel_digest().hex(),
-            blob_digest(picture.data),
-        )
         rows.write(json.dumps(noted) + "\n")
         self._class_rows[item.label] += 1
         self._changed.update(picture.changed)
-        if measured and picture.image is not None:
-            self._moments.add(1, *channel_moments(picture.image))
+        self.seconds["encode"] += picture.encode_s
+        self.seconds["decode"] += decoded - started - picture.encode_s
+        self.seconds["write"] += perf_counter() - decoded
 
     def receipt(self, shard: Shard) -> Receipt:
         """The receipt of the finished shard."""
         os.close(self._current)
+        self.seconds["all"] = perf_counter() - self._started
         return Receipt(
             shard=shard,
             split=self._task.shard.split,
@@ -141,8 +167,18 @@ class _Build:
             changed=self._changed,
             moments=self._moments,
             excluded=sorted(self._task.excluded),
+            seconds=dict(self.seconds),
             attempt=self._attempt,
         )
+
+
+def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
+    """What is noted of a row. Where only headers are looked at, pictures are known again by their bytes alone."""
+    file = blob_digest(data)
+    image = file if picture.data is data else blob_digest(picture.data)
+    by_bytes = policy.check == "header" and picture.data is data
+    pixels = file if by_bytes else blob_digest(picture.deciding_bytes())
+    return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
 
 
 def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dataprep.images import Refusal
 from dataprep.lock import Lock
 from dataprep.options import Budget
 from dataprep.plan import PlannedItem
-from dataprep.reading import Reader
+from dataprep.reading import Wanted, read_ahead
 from tests.dataprep.conftest import Files, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
@@ -218,18 +219,33 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
 
     stalled = threading.Event()
     original = reading.read_item
-    monkeypatch.setattr(
-        reading, "read_item", lambda path, item: stalled.wait() if "slow" in path else original(path, item)
-    )
+
+    def slow_or_read(path: str, *rest: Any) -> Any:
+        return stalled.wait() if path == "slow" else original(path, *rest)
+
+    monkeypatch.setattr(reading, "read_item", slow_or_read)
     (tmp_path / "fast").write_bytes(b"x")
-    found = (tmp_path / "fast").stat()
-    item = PlannedItem("k", "fast", 0, 1, found.st_mtime_ns)
-    reader = Reader(0.05)
-    with pytest.raises(Refusal, match=r"could not be read within 0\.05 s"):
-        reader.read("slow", item, 10)
-    assert reader.read(str(tmp_path / "fast"), item, 10) == b"x"
-    reader.close()
+    item = PlannedItem("k", "fast", 0, 1, (tmp_path / "fast").stat().st_mtime_ns)
+    fast = Wanted(str(tmp_path / "fast"), item, 10)
+    results = [data for _, data in read_ahead([fast, Wanted("slow", item, 10), fast, fast], 0.05)]
     stalled.set()
+    assert results[:1] + results[2:] == [b"x"] * 3
+    assert isinstance(results[1], Refusal)
+    assert results[1].detail == "it could not be read within 0.05 s"
+
+
+def test_reading_ahead_is_bounded_by_bytes_and_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+
+    def wanted(size: int) -> Iterator[Wanted]:
+        nonlocal taken
+        for taken in range(1, 101):  # noqa: B007  counted for the test
+            yield Wanted("x", PlannedItem("k", "x", 0, size, 0), 1 << 40)
+
+    monkeypatch.setattr(reading, "read_item", lambda *_: b"x")
+    for size, ahead in ((1, reading.READ_AHEAD_FILES), (reading.READ_AHEAD_BYTES, 1)):
+        next(read_ahead(wanted(size), 60.0))
+        assert taken == ahead
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +254,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "open", deny)
     with pytest.raises(Refusal, match="permission_denied"):
-        reading.read_item("x", PlannedItem("k", "x", 0, 1, 0))
+        reading.read_item("x", PlannedItem("k", "x", 0, 1, 0), 10)
 
 
 def test_files_get_the_group_of_the_folder(raw: Path, tmp_path: Path) -> None:

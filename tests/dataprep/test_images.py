@@ -153,7 +153,7 @@ def test_a_profile_that_cannot_be_read_leaves_the_pixels() -> None:
 
 def test_equal_pixels_have_equal_digests() -> None:
     def digest(name: str, want_pixels: bool = False) -> bytes:
-        return normalise((CASES / "accepted" / name).read_bytes(), Policy(), want_pixels).pixel_digest()
+        return normalise((CASES / "accepted" / name).read_bytes(), Policy(), want_pixels).deciding_bytes()
 
     plain = digest("untouched/baseline.jpg")
     for name in ("unreadable_exif.jpg", "junk_after.jpg", "unreadable_icc.jpg", "wrong_extension.png"):
