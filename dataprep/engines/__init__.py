@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from dataprep.engines.dask import dask
+from dataprep.engines.dask import cluster
 from dataprep.engines.local import Crew, SerialExecutor, TaskKilled, process, serial
 from dataprep.options import ShardOptions
 
@@ -14,4 +14,4 @@ __all__ = ["ENGINES", "Crew", "SerialExecutor", "TaskKilled"]
 # in `attempts` they write.
 Engine = Callable[[ShardOptions, int, Path, Path], AbstractContextManager[Crew]]
 
-ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": dask}
+ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": cluster}

@@ -51,7 +51,7 @@ class Ground:
 
 
 @contextmanager
-def dask(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
+def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
     try:
         import distributed  # noqa: F401
@@ -282,9 +282,10 @@ class ClusterExecutor(Executor):
                 if self._count_threads():
                     seen = time.monotonic()
             if time.monotonic() - seen > WORKERS_S:
+                without = f"the Dask scheduler has had no worker for {WORKERS_S:g} s"
                 for future in list(self._open):
                     with suppress(InvalidStateError):
-                        future.set_exception(TryLater(f"the Dask scheduler has had no worker for {WORKERS_S:g} s"))
+                        future.set_exception(TryLater(f"{without}; with workers again, the same command goes on"))
 
     def _count_threads(self) -> int:
         threads: int = sum(self._client.nthreads().values())
