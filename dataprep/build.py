@@ -3,13 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from dataprep.engines import ENGINES, SerialExecutor
+from dataprep.engines import ENGINES, Crew, SerialExecutor, TaskKilled
 from dataprep.errors import DataprepError
 from dataprep.faults import reach
 from dataprep.mindrecord.format import Geometry
@@ -70,8 +70,8 @@ def _build(
     """Build these shards; the number committed. One found to hold faulty images is left for the next round."""
     built = 0
     workers = min(worker_count(options), len(shards))
-    with ENGINES[options.engine](workers) as executor:
-        for receipt, faults, planned in _results(executor, _tasks(plan, work, options, shards), prove, workers):
+    with ENGINES[options.engine](options, workers, Path(plan.source), work.attempts.absolute()) as crew:
+        for receipt, faults, planned in _results(crew, _tasks(plan, work, options, shards), prove):
             reach("prove.done")
             if faults:
                 work.exclude(planned.name, _keys(receipt, faults))
@@ -83,16 +83,14 @@ def _build(
     return built
 
 
-def _results(
-    executor: Executor, tasks: Iterator[Task], prove: Prove, workers: int
-) -> Iterator[tuple[Receipt, list[Fault], PlannedShard]]:
+def _results(crew: Crew, tasks: Iterator[Task], prove: Prove) -> Iterator[tuple[Receipt, list[Fault], PlannedShard]]:
     """Shards as they are built and proved. A few are under way at a time; the next are built while one is proved."""
     building: dict[Future[Receipt], PlannedShard] = {}
     proving: dict[Future[list[Fault]], tuple[Receipt, PlannedShard]] = {}
     try:
         while True:
-            while len(building) + len(proving) < 2 * workers + 1 and (task := next(tasks, None)):
-                building[executor.submit(build_shard, task)] = task.shard
+            while len(building) + len(proving) < 2 * crew.workers() + 1 and (task := next(tasks, None)):
+                building[crew.executor.submit(build_shard, task)] = task.shard
             waiting: list[Future[Any]] = [*building, *proving]
             if not waiting:
                 return
@@ -105,7 +103,9 @@ def _results(
                 else:
                     receipt, planned = proving.pop(future)
                     yield receipt, future.result(), planned
-    except BrokenProcessPool:
+    except TaskKilled:
+        raise WorkerDied([planned.name]) from None
+    except BrokenExecutor:
         raise WorkerDied([planned.name for planned in building.values()]) from None
 
 

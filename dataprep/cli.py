@@ -139,8 +139,11 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--duplicates", type=click.Choice(["report", "drop", "fail"]), default="report", show_default=True,
               help="Pictures of val or test that are in train too: drop leaves out the train copies.")
 @click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: the cores]")
-@click.option("--engine", type=click.Choice(["process", "serial"]), default="process", show_default=True,
-              help="serial: one task after the other, in this process.")
+@click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
+              help="serial: one task after the other, in this process. dask: on a cluster, or on a local one.")
+@click.option("--dask-address", metavar="URL", help="Where the Dask scheduler listens: tcp://host:8786.")
+@click.option("--dask-scheduler-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The file in which the Dask scheduler tells its address.")
 @click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
               help="Over this number or share of refused files nothing is sealed.")
 @click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
@@ -196,6 +199,11 @@ def _shard_options(values: dict[str, Any]) -> "ShardOptions":
 
     if values["val"] + values["test"] >= 1:
         raise click.UsageError("--val and --test together leave nothing to train on")
+    given = [option for option in ("--dask-address", "--dask-scheduler-file") if values[option[2:].replace("-", "_")]]
+    if given and values["engine"] != "dask":
+        raise click.UsageError(f"{given[0]} needs --engine dask")
+    if len(given) > 1:
+        raise click.UsageError("give --dask-address or --dask-scheduler-file, not both")
     if values["classes"] is not None:
         values["classes"] = _class_names(values["classes"])
     return ShardOptions(**values)

@@ -9,7 +9,18 @@ from dataprep.images import Policy
 from dataprep.sources.walk import WalkOptions
 
 # These do not change a byte of the result, so they may differ when a job is run again.
-BEHAVIOUR = frozenset({"workers", "engine", "max_rejects", "max_class_loss", "deadline", "quarantine"})
+BEHAVIOUR = frozenset(
+    {
+        "workers",
+        "engine",
+        "dask_address",
+        "dask_scheduler_file",
+        "max_rejects",
+        "max_class_loss",
+        "deadline",
+        "quarantine",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,8 @@ class ShardOptions:
     `workers` None means one per core. `shard_size` None means 512 MiB, less for small sets, see place.shard_size.
     `num_shards` counts the train split's shards; the other splits get shards of about the same size.
     `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `deadline` is the
-    seconds that reading one file, or decoding one image, may take.
+    seconds that reading one file, or decoding one image, may take. `dask_address` or `dask_scheduler_file` say where
+    the engine dask finds its scheduler; without either it starts a cluster on this machine.
     """
 
     layout: str = "auto"
@@ -62,6 +74,8 @@ class ShardOptions:
     duplicates: str = "report"
     workers: int | None = None
     engine: str = "process"
+    dask_address: str | None = None
+    dask_scheduler_file: Path | None = None
     max_rejects: Budget = Budget(0.01, True)
     max_class_loss: Budget = Budget(0.2, True)
     deadline: float = 60.0

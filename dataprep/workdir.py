@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,11 @@ class Workdir:
 
     def _sweep(self) -> None:
         """Take away what a killed job was writing."""
-        shutil.rmtree(self.attempts, ignore_errors=True)
+        # A worker on another machine may still be writing there. Under a new name no file can be added behind rmtree.
+        with suppress(OSError):
+            self.attempts.rename(self.folder / f"swept-{uuid.uuid4().hex}")
+        for swept in self.folder.glob("swept-*"):
+            shutil.rmtree(swept, ignore_errors=True)
         for folder in (self.out, self.folder, self._receipts):
             for part in folder.glob("*.part"):
                 part.unlink(missing_ok=True)

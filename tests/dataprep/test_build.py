@@ -180,7 +180,7 @@ def broken_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import contextmanager
 
     @contextmanager
-    def broken(workers: int) -> Any:
+    def broken(*_: Any) -> Any:
         raise OSError("lost")
         yield
 

@@ -1,12 +1,25 @@
-"""Where shards are built. An engine is a context manager that gives a concurrent.futures.Executor."""
+"""Engines on this machine, and what every engine gives."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from dataprep.options import ShardOptions
 from dataprep.worker import start_process
+
+
+class Crew(NamedTuple):
+    """An executor, and how many tasks it runs at once; that may change while it works."""
+
+    executor: Executor
+    workers: Callable[[], int]
+
+
+class TaskKilled(BrokenExecutor):
+    """The workers on this one task were killed; the executor goes on with the others."""
 
 
 class SerialExecutor(Executor):
@@ -23,18 +36,18 @@ class SerialExecutor(Executor):
 
 
 @contextmanager
-def serial(workers: int) -> Iterator[Executor]:
+def serial(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """One task after the other, here."""
-    yield SerialExecutor()
+    yield Crew(SerialExecutor(), lambda: workers)
 
 
 @contextmanager
-def process(workers: int) -> Iterator[Executor]:
+def process(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """A pool of local processes. Left by an error, running tasks are ended, not waited for."""
     # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
     try:
-        yield pool
+        yield Crew(pool, lambda: workers)
     except BaseException:
         running = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
@@ -42,6 +55,3 @@ def process(workers: int) -> Iterator[Executor]:
             worker.kill()
         raise
     pool.shutdown()
-
-
-ENGINES: dict[str, Callable[[int], AbstractContextManager[Executor]]] = {"process": process, "serial": serial}

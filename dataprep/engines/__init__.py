@@ -1,0 +1,17 @@
+"""Where shards are built. An engine is a context manager that gives a Crew; table ENGINES."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from dataprep.engines.dask import cluster
+from dataprep.engines.local import Crew, SerialExecutor, TaskKilled, process, serial
+from dataprep.options import ShardOptions
+
+__all__ = ["ENGINES", "Crew", "SerialExecutor", "TaskKilled"]
+
+# engine(options, workers, source, attempts): `workers` is how many may find work; `source` is read by all of them,
+# in `attempts` they write.
+Engine = Callable[[ShardOptions, int, Path, Path], AbstractContextManager[Crew]]
+
+ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": cluster}
