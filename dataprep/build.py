@@ -2,21 +2,23 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.engines import ENGINES, Crew, SerialExecutor, TaskKilled
+from dataprep import machine
+from dataprep.engines import ENGINES, Crew, TaskKilled
 from dataprep.errors import DataprepError
 from dataprep.faults import reach
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan, PlannedShard
 from dataprep.progress import Progress
-from dataprep.prover import Fault, Prover
+from dataprep.proof import Manner, Proof, Prove, proving_here, proving_there, unproved
+from dataprep.prover import Fault
 from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
 from dataprep.worker import PagesTooSmall, build_shard
@@ -24,8 +26,7 @@ from schemas.record import load_schema
 
 # A shard on which so many workers have died in a row is not tried again.
 MAX_DEATHS = 2
-
-Prove = Callable[[Receipt], "Future[list[Fault]]"]
+LOOK_S = 0.5  # between two looks at how far the workers are
 
 
 class WorkerDied(Exception):
@@ -36,57 +37,85 @@ class WorkerDied(Exception):
         self.shards = shards
 
 
-def worker_count(options: ShardOptions) -> int:
-    """Worker processes: as asked, else the cores this process may use."""
-    return options.workers or len(os.sched_getaffinity(0))
+@dataclass
+class Built:
+    """How many shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
+    time that the proof took, wherever it ran.
+    """
+
+    shards: int = 0
+    seconds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, receipt: Receipt, proof: Proof) -> None:
+        """Count one more."""
+        self.shards += 1
+        self.seconds.update(receipt.seconds)
+        self.seconds["prove"] += proof.seconds  # type: ignore[assignment]  # a Counter of floats
 
 
-def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Progress) -> int:
-    """Build every shard that has no receipt; the number built. Raises DataprepError where that cannot be done."""
-    built = 0
+def worker_count(plan: Plan, options: ShardOptions) -> int:
+    """Worker processes: as asked, else as many as the cores and the memory that this process may use can feed."""
+    if options.workers:
+        return options.workers
+    memory = machine.usable_memory()
+    return machine.workers(machine.usable_cores(), memory, plan.largest_bytes, options.prove != "off")
+
+
+def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Progress) -> Built:
+    """Build every shard that has no receipt. Raises DataprepError where that cannot be done."""
+    built = Built()
     deaths: Counter[str] = Counter()
-    if not missing_shards(plan, work):
-        return 0
-    with _proving(work, options) as prove:
-        while missing := missing_shards(plan, work):
-            # A shard whose worker died is built alone, so that the next death says whose fault it is.
-            alone = [shard for shard in missing if deaths[shard.name]][:1]
-            progress.planned(plan, missing)
-            try:
-                built += _build(plan, work, options, progress, alone or missing, prove)
-            except PagesTooSmall as error:
-                # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
-                work.keep("pages", {error.split: error.page_size})
-            except WorkerDied as error:
-                _count_deaths(error.shards, deaths, work)
-            for shard in alone:
-                deaths[shard.name] *= shard.name not in work.receipts()
+    while missing := missing_shards(plan, work):
+        # A shard whose worker died is built alone, so that the next death says whose fault it is.
+        alone = [shard for shard in missing if deaths[shard.name]][:1]
+        progress.planned(plan, missing)
+        try:
+            _build(plan, work, options, progress, alone or missing, built)
+        except PagesTooSmall as error:
+            # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
+            work.keep("pages", {error.split: error.page_size})
+        except WorkerDied as error:
+            _count_deaths(error.shards, deaths, work)
+        for shard in alone:
+            deaths[shard.name] *= shard.name not in work.receipts()
     return built
 
 
 def _build(
-    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], prove: Prove
-) -> int:
-    """Build these shards; the number committed. One found to hold faulty images is left for the next round."""
-    built = 0
-    workers = min(worker_count(options), len(shards))
-    with ENGINES[options.engine](options, workers, Path(plan.source), work.attempts.absolute()) as crew:
-        for receipt, faults, planned in _results(crew, _tasks(plan, work, options, shards), prove):
+    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], built: Built
+) -> None:
+    """Build these shards and count them in `built`. One found to hold faulty images is left for the next round."""
+    workers = min(worker_count(plan, options), len(shards))
+    engine = ENGINES[options.engine](options, workers, Path(plan.source), work.attempts.absolute())
+    with engine as crew, _proving(work, options, crew) as prove:
+        results = _results(crew, _tasks(plan, work, options, shards), prove, work, progress)
+        for receipt, proof, planned in results:
             reach("prove.done")
-            if faults:
-                work.exclude(planned.name, _keys(receipt, faults))
+            if proof.faults:
+                work.exclude(planned.name, _keys(receipt, proof.faults))
                 work.drop(receipt)
                 continue
             work.commit(receipt)
             progress.built(receipt, planned)
-            built += 1
-    return built
+            built.add(receipt, proof)
 
 
-def _results(crew: Crew, tasks: Iterator[Task], prove: Prove) -> Iterator[tuple[Receipt, list[Fault], PlannedShard]]:
+def _proving(work: Workdir, options: ShardOptions, crew: Crew) -> AbstractContextManager[Prove]:
+    if options.prove == "off":
+        return nullcontext(unproved)
+    # More threads than cores are an error in MindSpore. A worker that proves what it builds is one of many.
+    threads = 1 if crew.proves else min(crew.workers(), os.cpu_count() or 1)
+    decode = "strip" if options.prove == "decode" else None
+    manner = Manner(options.schema, work.attempts.absolute(), decode, threads, options.deadline)
+    return proving_there(manner, crew.executor) if crew.proves else proving_here(manner)
+
+
+def _results(
+    crew: Crew, tasks: Iterator[Task], prove: Prove, work: Workdir, progress: Progress
+) -> Iterator[tuple[Receipt, Proof, PlannedShard]]:
     """Shards as they are built and proved. A few are under way at a time; the next are built while one is proved."""
     building: dict[Future[Receipt], PlannedShard] = {}
-    proving: dict[Future[list[Fault]], tuple[Receipt, PlannedShard]] = {}
+    proving: dict[Future[Proof], tuple[Receipt, PlannedShard]] = {}
     try:
         while True:
             while len(building) + len(proving) < 2 * crew.workers() + 1 and (task := next(tasks, None)):
@@ -94,7 +123,10 @@ def _results(crew: Crew, tasks: Iterator[Task], prove: Prove) -> Iterator[tuple[
             waiting: list[Future[Any]] = [*building, *proving]
             if not waiting:
                 return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
+            at_work = sum(work.under_way(planned.name) for planned in building.values())
+            progress.under_way(at_work + sum(planned.items for _, planned in proving.values()))
+            for future in done:
                 if future in building:
                     planned = building[future]
                     receipt = future.result()
@@ -162,31 +194,6 @@ def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[Planne
             excluded={key: (reason, detail) for key, (reason, detail) in excluded.get(shard.name, {}).items()},
             mended={key: (size, mtime_ns) for key, (size, mtime_ns) in mended.get(shard.name, {}).items()},
         )
-
-
-@contextmanager
-def _proving(work: Workdir, options: ShardOptions) -> Iterator[Prove]:
-    """How shards are proved: in a thread that talks to the child, or not at all."""
-    if options.prove == "off":
-        nothing = SerialExecutor()
-        yield lambda receipt: nothing.submit(list)
-        return
-    schema = load_schema(options.schema)
-    threads = min(worker_count(options), os.cpu_count() or 1)  # more than the cores is an error in MindSpore
-    decode = "strip" if options.prove == "decode" else None
-    with Prover(schema, work.attempts, decode, threads, options.deadline) as prover, ThreadPoolExecutor(1) as thread:
-
-        def prove(receipt: Receipt) -> "Future[list[Fault]]":
-            assert receipt.attempt is not None
-            shard = receipt.attempt / receipt.shard.name
-            return thread.submit(prover.prove, shard, receipt.shard.rows, receipt.attempt / ROWS)
-
-        try:
-            yield prove
-        except BaseException:
-            prover.stop()
-            thread.shutdown(wait=True, cancel_futures=True)
-            raise
 
 
 def _keys(receipt: Receipt, faults: list[Fault]) -> dict[str, tuple[str, str]]:

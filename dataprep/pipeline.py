@@ -3,14 +3,13 @@
 import errno
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep import duplicates
-from dataprep.build import build_missing, worker_count
+from dataprep.build import Built, build_missing, worker_count
 from dataprep.duplicates import Duplicate
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import Found, Reject
@@ -27,7 +26,9 @@ from schemas.dataset import Dataset
 
 @dataclass(frozen=True)
 class Summary:
-    """What a finished job has made. `built` counts the shards of this run, `seconds` its time."""
+    """What a finished job has made. `built` counts the shards of this run, `seconds` its time; `stages` says what went
+    into it, see build.Built.
+    """
 
     out: str
     digest: str
@@ -42,6 +43,7 @@ class Summary:
     shards: int
     built: int
     seconds: float
+    stages: dict[str, float]
     already_complete: bool = False
 
 
@@ -55,21 +57,22 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     source = source.absolute()
     done = completed(out, str(source), options)
     if done:
-        return summarise(out, done, built=0, seconds=time.monotonic() - started, already_complete=True)
+        return summarise(out, done, Built(), time.monotonic() - started, already_complete=True)
     check_target(out, source, options.quarantine)
     with disk_errors(out), Workdir(out) as work:
         with closing(open_plan(work, source, options, progress)) as plan:
             check_space(out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))
-            work.log("start", pid=os.getpid(), options=options.deciding(), workers=worker_count(options))
+            work.log("start", pid=os.getpid(), options=options.deciding(), workers=worker_count(plan, options))
             built = build_missing(plan, work, options, progress)
             found = _find_duplicates(plan, work)
             if options.duplicates == "drop" and _drop_leaks(found, plan, work):
-                built += build_missing(plan, work, options, progress)
+                again = build_missing(plan, work, options, progress)
+                built = Built(built.shards + again.shards, built.seconds + again.seconds)
                 found = _find_duplicates(plan, work)
             dataset = seal(plan, work, options, found)
         seconds = time.monotonic() - started
         work.log("sealed", digest=dataset.digest, rows=dataset.written, seconds=round(seconds, 3))
-    return summarise(out, dataset, built=built, seconds=seconds)
+    return summarise(out, dataset, built, seconds)
 
 
 def scan(source: Path, layout: str, options: ShardOptions, progress: Progress) -> Iterator[Found]:
@@ -167,21 +170,22 @@ def disk_errors(out: Path) -> Iterator[None]:
         raise
 
 
-def summarise(out: Path, dataset: Dataset, built: int, seconds: float, already_complete: bool = False) -> Summary:
+def summarise(out: Path, dataset: Dataset, built: Built, seconds: float, already_complete: bool = False) -> Summary:
     """The summary of a sealed dataset."""
     return Summary(
         out=str(out),
         digest=dataset.digest,
         found=dataset.found,
         written=dataset.written,
-        rejected=dict(Counter(dataset.rejected)),
+        rejected=dict(dataset.rejected),
         ignored=dict(dataset.ignored),
         changed=dict(dataset.changed),
         duplicates=dict(dataset.duplicates),
         splits={name: split.rows for name, split in dataset.splits.items()},
         classes=len(dataset.classes),
         shards=sum(len(split.shards) for split in dataset.splits.values()),
-        built=built,
+        built=built.shards,
         seconds=round(seconds, 3),
+        stages={stage: round(spent, 3) for stage, spent in built.seconds.items()},
         already_complete=already_complete,
     )

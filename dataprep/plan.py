@@ -126,6 +126,11 @@ class Plan:
         """Sizes of all items' files, summed."""
         return sum(shard.bytes for shard in self.shards)
 
+    @property
+    def largest_bytes(self) -> int:
+        """Size of the largest item's file."""
+        return int(self._meta["largest"])
+
     def count_ending(self, ending: str) -> int:
         """How many items have a key that ends so."""
         query = "SELECT count(*) FROM item WHERE substr(key, -length(?)) = ?"
@@ -188,7 +193,7 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
     db.execute(_PLACE)
     db.execute("DROP TABLE found")
     geometry = _add_shards(db, options)
-    (items,) = db.execute("SELECT count(*) FROM item").fetchone()
+    items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
         raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
     meta = {
@@ -198,6 +203,7 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "ignored": dict(sorted(intake.ignored.items())),
         "items": items,
         "geometry": geometry,
+        "largest": largest,
         "fingerprint": f"{intake.fingerprint % (1 << 128):032x}",
         "warnings": [*warnings, *_empty_classes(db, options.empty_classes), *_count_warnings(db)],
     }

@@ -60,7 +60,7 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
         plan = Plan(db)
         growth, seconds, refused = _try_sample(plan, source, options)
         rows = plan.class_rows()
-        workers = worker_count(options)
+        workers = worker_count(plan, options)
         return Preview(
             source=str(source),
             out=str(out),

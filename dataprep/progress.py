@@ -15,5 +15,8 @@ class Progress(Protocol):
     def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
         """The shards to build are known; called again when some must be built anew."""
 
+    def under_way(self, items: int) -> None:
+        """So many files are dealt with in shards that are not in place yet; called about twice a second."""
+
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """A shard is in place."""

@@ -104,8 +104,8 @@ def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _decoder(how: str) -> Any:
     """`full` decodes each pixel. `strip` is the trainer's own RandomCropDecodeResize, given the crop that is one pixel
-    wide and as high as the image: of a JPEG it reads the whole stream, every scan line, and leaves out the arithmetic of
-    the other columns' pixels, which cannot fail. It finds what `full` finds (measured on 1,283 broken and odd files)
+    wide and as high as the image: of a JPEG it reads the whole stream, every scan line, and leaves out the arithmetic
+    of the other columns' pixels, which cannot fail. It finds what `full` finds (measured on 1,283 broken and odd files)
     in a quarter of the time. Other formats are decoded in full by either.
     """
     from mindspore.dataset import vision

@@ -104,7 +104,7 @@ class Receipt:
     changed: Counter[str]
     moments: Moments
     excluded: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
     attempt: Path | None = None
 
     def to_json(self) -> bytes:

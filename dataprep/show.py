@@ -47,7 +47,18 @@ def _(s: Summary) -> list[str]:
             f"{d['conflicts']} in two classes; see {s.out}/duplicates.jsonl"
         )
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
+    lines += [f"  time      {_time(s.stages, s.seconds)}"] if s.built else []
     return [*lines, f"  identity  {s.digest}"]
+
+
+def _time(stages: dict[str, float], seconds: float) -> str:
+    """What the workers' time went into, the most first, and what to look at to be faster."""
+    whole = max(1e-9, stages["all"])
+    shares = sorted(((stages[name] / whole, name) for name in ("read", "decode", "encode", "write")), reverse=True)
+    told = ", ".join(f"{share:.0%} {name}" for share, name in shares if share >= 0.005)
+    proof = stages["prove"] / max(1e-9, seconds)
+    limit = "prove" if proof > 0.9 else shares[0][1]
+    return f"{told} of the workers' time; the proof ran {proof:.0%} of the job's; limited by {limit}"
 
 
 @as_lines.register

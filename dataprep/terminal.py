@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import deque
 from typing import Any, TextIO
 
 from dataprep.keys import printable
@@ -9,6 +10,7 @@ from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
 
 PLAIN_EVERY_S = 30.0
+RATE_OVER_S = 60.0  # the rate that is shown, and the time left, are of this last stretch
 
 
 class TerminalProgress:
@@ -26,6 +28,7 @@ class TerminalProgress:
         self._said = self._started
         self._done = self._total = self._rejected = 0
         self._shards = self._shards_done = 0
+        self._seen: deque[tuple[float, int]] = deque()  # when so many images were done
 
     def scanning(self, found: int) -> None:
         """Called now and then while folders are read."""
@@ -43,7 +46,7 @@ class TerminalProgress:
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
-        self._started = time.monotonic()
+        self._seen = deque([(time.monotonic(), 0)])
         done = len(plan.shards) - len(missing)
         resumed = f", {done} shards are done already" if done else ""
         if self._verbosity >= 0:
@@ -52,7 +55,13 @@ class TerminalProgress:
         if self._live:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=self._total, unit="img", file=self._stream, smoothing=0.1, dynamic_ncols=True)
+            # The time left is told by rate(), as on plain lines: tqdm's own rate forgets too fast for shards.
+            form = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {elapsed}{postfix}"
+            self._bar = tqdm(total=self._total, file=self._stream, dynamic_ncols=True, bar_format=form)
+
+    def under_way(self, items: int) -> None:
+        """Called about twice a second, with the images done in shards that are not in place."""
+        self._show(self._done + items)
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """Called for each shard that is in place."""
@@ -63,16 +72,26 @@ class TerminalProgress:
             self._say(f"built {planned.name}: {receipt.shard.rows} rows, {len(receipt.rejects)} refused")
             for reject in receipt.rejects:
                 self._say(f"refused {printable(reject.key)}: {reject.reason}: {printable(reject.detail)}")
+        self._show(max(self._done, self._seen[-1][1]))
+
+    def _show(self, done: int) -> None:
+        rate = self._rate(done)
+        left = f", about {duration((self._total - done) / rate)} left" if rate else ""
+        told = f"{rate:,.0f} img/s, {self._rejected:,} refused{left}"
         if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._rejected} refused", refresh=False)
-            self._bar.update(planned.items)
+            self._bar.n = done
+            self._bar.set_postfix_str(told)
         else:
-            rate = self._done / max(1e-9, time.monotonic() - self._started)
-            left = (self._total - self._done) / max(1e-9, rate)
-            self._say_sometimes(
-                f"built {self._done:,} of {self._total:,} images, {rate:,.0f} img/s, "
-                f"{self._rejected} refused, about {duration(left)} left"
-            )
+            self._say_sometimes(f"built {done:,} of {self._total:,} images, {told}")
+
+    def _rate(self, done: int) -> float:
+        """Images a second over the last stretch of time."""
+        now = time.monotonic()
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and now - self._seen[1][0] > RATE_OVER_S:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return max(0, done - before) / max(1e-3, now - since)
 
     def stopped(self) -> str:
         """What to say when the job is interrupted."""

@@ -19,11 +19,11 @@ ALLOWED = {
 ALLOWED_IN = {"dataprep/prove.py": {"mindspore"}, "dataprep/engines/dask.py": {"distributed"}}
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "magic", "chains", "faults", "software"},
+    {"errors", "item", "keys", "magic", "chains", "faults", "software", "machine"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
     {"receipt", "encode", "reading", "quarantine"},
-    {"worker", "workdir", "opening", "prove", "prover", "duplicates", "progress"},
+    {"worker", "workdir", "opening", "prove", "prover", "proof", "duplicates", "progress"},
     {"engines"},
     {"target", "build", "seal"},
     {"pipeline", "verify", "inspection", "sample"},

@@ -24,6 +24,7 @@ from typing import Any
 from dataprep.engines.local import Crew, TaskKilled
 from dataprep.errors import DataprepError, TryLater
 from dataprep.options import ShardOptions
+from dataprep.proof import end_child
 from dataprep.software import software
 
 CONNECT_S = 10.0  # for the scheduler to answer
@@ -66,9 +67,11 @@ def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -
         _check_workers(client, ground)
         executor = ClusterExecutor(client, ground)
         try:
-            yield Crew(executor, executor.workers)
+            yield Crew(executor, executor.workers, proves=True)
         finally:
             executor.stop()
+            with suppress(Exception):  # workers that are gone have no child either
+                client.run(end_child)
 
 
 def _silence_logs() -> None:

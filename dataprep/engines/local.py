@@ -12,10 +12,13 @@ from dataprep.worker import start_process
 
 
 class Crew(NamedTuple):
-    """An executor, and how many tasks it runs at once; that may change while it works."""
+    """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
+    prove what they build, since they are not all on this machine.
+    """
 
     executor: Executor
     workers: Callable[[], int]
+    proves: bool = False
 
 
 class TaskKilled(BrokenExecutor):

@@ -39,6 +39,9 @@ class Silent:
     def planned(self, plan: Any, missing: Any) -> None:
         pass
 
+    def under_way(self, items: int) -> None:
+        pass
+
     def built(self, receipt: Any, planned: Any) -> None:
         self.names.append(planned.name)
 

@@ -15,7 +15,7 @@ import distributed
 import pytest
 from click.testing import CliRunner
 
-from dataprep import build, worker
+from dataprep import build, proof, worker
 from dataprep.build import _tasks
 from dataprep.cli import main
 from dataprep.engines import dask as engine
@@ -96,6 +96,20 @@ def calm(raw: Path, tmp_path: Path) -> dict[str, bytes]:
 def job(raw: Path, out: Path, *options: str) -> list[str]:
     command = [sys.executable, "-m", "dataprep", "shard", str(raw), str(out)]
     return [*command, "--num-shards", "12", "--prove", "off", "--engine", "dask", *options]
+
+
+@pytest.mark.slow
+def test_a_cluster_proves_what_it_builds(raw: Path, tmp_path: Path, cluster: Cluster) -> None:
+    cluster.workers(1)
+    shard(raw, tmp_path / "here", num_shards=2, prove="decode")
+    shard(raw, tmp_path / "there", num_shards=2, prove="decode", engine="dask", dask_scheduler_file=cluster.file)
+    assert digests(tmp_path / "there") == digests(tmp_path / "here")
+    with distributed.Client(scheduler_file=str(cluster.file), set_as_default=False) as client:
+        assert not any(client.run(_has_child).values())
+
+
+def _has_child() -> bool:
+    return proof._child is not None
 
 
 @pytest.mark.slow
