@@ -14,7 +14,7 @@ import click
 
 from dataprep.errors import DataprepError
 from dataprep.keys import printable
-from dataprep.params import BudgetType, Size, load_config
+from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="What to do about class folders without an image.")
 @click.option("--duplicates", type=click.Choice(["report", "drop", "fail"]), default="report", show_default=True,
               help="Pictures of val or test that are in train too: drop leaves out the train copies.")
-@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: the cores]")
+@click.option("--workers", type=WorkersType(), default="auto", show_default=True,
+              help="Worker processes; auto: one a core, fewer where memory is short.")
 @click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
               help="serial: one task after the other, in this process. dask: on a cluster, or on a local one.")
 @click.option("--dask-address", metavar="URL", help="Where the Dask scheduler listens: tcp://host:8786.")

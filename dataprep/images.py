@@ -49,6 +49,14 @@ JPEG_MAGIC = b"\xff\xd8\xff"
 Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, before anything is decoded
 
 
+def keep_decoders_single() -> None:
+    """Have AVIF decoded in the calling thread: by default its decoder starts one for each core."""
+    if "AVIF" in FORMATS:
+        from PIL import AvifImagePlugin
+
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+
+
 @dataclass(frozen=True)
 class Policy:
     """What is asked of an image and done to its pixels.

@@ -1,17 +1,16 @@
 """What a scan finds, and what becomes of it."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A file that is to become a row. `path` is relative to the source, with surrogates for bytes that are not UTF-8.
+class Item(NamedTuple):
+    """A file that is to become a row, at keys.key_to_path(key) below the source.
 
     `split` is None where the layout leaves it to the plan. `size` is in bytes.
     """
 
     key: str
-    path: str
     class_name: str
     split: str | None
     size: int

@@ -15,15 +15,17 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 def path_to_key(path: str) -> str:
     """The key of a relative path as os.fsdecode gives it."""
+    if path.isascii() and "%" not in path:
+        return path
     if _AMBIGUOUS.search(path):
         path = _AMBIGUOUS.sub("%25", path)
-    if path.isascii():
-        return path
     return _SURROGATE.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", path)
 
 
 def key_to_path(key: str) -> str:
-    """The relative path that has this key."""
+    """The relative path that has this key, with surrogates for bytes that are not UTF-8."""
+    if "%" not in key:
+        return key
     return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), key.encode()))
 
 

@@ -41,6 +41,20 @@ class Size(_ParamType):
         return max(1, int(float(found[1]) * _UNITS[found[2]]))
 
 
+class WorkersType(_ParamType):
+    """A number of processes, or auto, which is None."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        if value == "auto":
+            return None
+        if not re.fullmatch(r"[1-9]\d*", str(value)):
+            self.fail(f"'{value}' is neither a number of processes nor auto", param, ctx)
+        return int(value)
+
+
 class BudgetType(_ParamType):
     """A number of files, or a share of them: 20, 1%, 0.5%."""
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataprep import place
 from dataprep.errors import DataprepError
@@ -25,34 +25,36 @@ from schemas.layout import SPLITS, shard_name
 
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE found(key TEXT, path BLOB, class TEXT, split TEXT, size INT, mtime_ns INT, rank INT);
+CREATE TABLE found(key TEXT, class INT, split TEXT, size INT, mtime_ns INT, rank INT);
 CREATE TABLE reject(key TEXT, reason TEXT, detail TEXT);
-CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, path BLOB, label INT, split TEXT, size INT, mtime_ns INT);
+CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size INT, mtime_ns INT);
 CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
-CREATE TABLE class(name TEXT PRIMARY KEY, label INT, val INT, test INT);
+CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT, val INT, test INT);
 """
 # A class's files in seeded order: the first go to val, the next to test, the rest to train.
 _PLACE = """
-INSERT INTO item(key, path, label, split, size, mtime_ns)
-SELECT key, path, label, side, size, mtime_ns FROM (
-    SELECT f.key, f.path, c.label, f.size, f.mtime_ns, f.rank, coalesce(f.split, CASE
-        WHEN row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) <= c.val THEN 'val'
-        WHEN row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) <= c.val + c.test THEN 'test'
-        ELSE 'train' END) AS side
-    FROM found f JOIN class c ON c.name = f.class)
+INSERT INTO item(key, label, split, size, mtime_ns)
+SELECT key, label, coalesce(split, CASE WHEN place <= val THEN 'val' WHEN place <= val + test THEN 'test'
+    ELSE 'train' END) AS side, size, mtime_ns FROM (
+    SELECT f.key, c.label, f.split, f.size, f.mtime_ns, f.rank, c.val, c.test,
+        row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) AS place
+    FROM found f JOIN class c ON c.id = f.class)
 ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedItem:
+class PlannedItem(NamedTuple):
     """One row to be."""
 
     key: str
-    path: str
     label: int
     size: int
     mtime_ns: int
+
+    @property
+    def path(self) -> str:
+        """Where it is below the source."""
+        return key_to_path(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +103,14 @@ class Plan:
 
     def items(self, shard: PlannedShard) -> Iterator[PlannedItem]:
         """The items of a shard in row order."""
-        query = "SELECT key, path, label, size, mtime_ns FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
-        for key, path, label, size, mtime_ns in self._db.execute(query, (shard.first, shard.last)):
-            yield PlannedItem(key, os.fsdecode(path), label, size, mtime_ns)
+        query = "SELECT key, label, size, mtime_ns FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
+        yield from map(PlannedItem._make, self._db.execute(query, (shard.first, shard.last)))
 
     def sample(self, count: int) -> list[PlannedItem]:
         """About `count` items, evenly spread over the plan."""
         step = max(1, self.item_count // count)
-        query = "SELECT key, path, label, size, mtime_ns FROM item WHERE id % ? = 0 LIMIT ?"
-        return [PlannedItem(k, os.fsdecode(p), *rest) for k, p, *rest in self._db.execute(query, (step, count))]
+        query = "SELECT key, label, size, mtime_ns FROM item WHERE id % ? = 0 LIMIT ?"
+        return list(map(PlannedItem._make, self._db.execute(query, (step, count))))
 
     @property
     def item_count(self) -> int:
@@ -189,7 +190,7 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
     intake.take(found)
     classes = _class_order(intake.folders, options.classes)
     warnings = _class_warnings(classes, options.classes is not None)
-    _add_classes(db, classes, options)
+    _add_classes(db, classes, intake.classes, options)
     db.execute(_PLACE)
     db.execute("DROP TABLE found")
     geometry = _add_shards(db, options)
@@ -204,7 +205,7 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "items": items,
         "geometry": geometry,
         "largest": largest,
-        "fingerprint": f"{intake.fingerprint % (1 << 128):032x}",
+        "fingerprint": place.fingerprint(intake.fingerprint),
         "warnings": [*warnings, *_empty_classes(db, options.empty_classes), *_count_warnings(db)],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
@@ -229,20 +230,21 @@ class _Intake:
         self._seed = seed
         self.ignored: Counter[str] = Counter()
         self.folders: list[Folder] = []
+        self.classes: dict[str, int] = {}  # the number by which a class goes in `found`
         self.fingerprint = 0
 
     def take(self, found: Iterable[Found]) -> None:
         items = self._items(found)
         while batch := list(islice(items, 5000)):
-            self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?, ?)", batch)
+            self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?)", batch)
 
     def _items(self, found: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
         for entry in found:
             if isinstance(entry, Item):
-                rank = place.rank(self._seed, entry.key)
-                self.fingerprint += place.item_fingerprint(entry)
-                path = os.fsencode(entry.path)
-                yield entry.key, path, entry.class_name, entry.split, entry.size, entry.mtime_ns, rank
+                key, name, split, size, mtime_ns = entry
+                rank = place.rank(self._seed, key)
+                self.fingerprint += place.fingerprint_part(rank, size, mtime_ns)
+                yield key, self.classes.setdefault(name, len(self.classes)), split, size, mtime_ns, rank
             elif isinstance(entry, Ignored):
                 self.ignored[entry.rule] += 1
             elif isinstance(entry, Reject):
@@ -293,13 +295,13 @@ def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
     ]
 
 
-def _add_classes(db: sqlite3.Connection, classes: list[str], options: ShardOptions) -> None:
+def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, int], options: ShardOptions) -> None:
     counts = dict(db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class"))
     rows = [
-        (name, label, *place.quotas(counts.get(name, 0), options.val, options.test))
+        (name, label, numbers.get(name), *place.quotas(counts.get(numbers.get(name), 0), options.val, options.test))
         for label, name in enumerate(classes)
     ]
-    db.executemany("INSERT INTO class VALUES(?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO class VALUES(?, ?, ?, ?, ?)", rows)
 
 
 def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
@@ -320,10 +322,11 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
 
 def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: int, count: int) -> None:
     starts: list[tuple[int, int]] = []  # of each shard: its first item, and the bytes before it
-    before = 0
+    before = begin = 0
     for item, item_size in db.execute("SELECT id, size FROM item WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)):
-        while len(starts) <= place.shard_of(before, size, count):
+        while before >= begin and len(starts) < count:
             starts.append((item, before))
+            begin = place.shard_begin(len(starts), size, count)
         before += item_size
     starts += [(last + 1, before)] * (count + 1 - len(starts))
     rows = [

@@ -11,7 +11,7 @@ from typing import Any
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import Found, Item
 from dataprep.options import ShardOptions
-from dataprep.place import fingerprint
+from dataprep.place import fingerprint, fingerprint_part, rank
 from dataprep.plan import Plan
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, file_problems, load_dataset
@@ -51,14 +51,20 @@ def check_inputs(plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterat
 
     `rescan` reads the folders again. `mended` are files that the user has changed on purpose, see --retry-rejects.
     """
-    if plan.fingerprint == fingerprint(found for found in rescan() if isinstance(found, Item)):
+    seed = plan.options["seed"]
+    parts = (fingerprint_part(rank(seed, key), size, mtime_ns) for key, _, _, size, mtime_ns in _items(rescan()))
+    if plan.fingerprint == fingerprint(sum(parts)):
         return
     known = {key: stats for files in mended.values() for key, stats in files.items()}
-    difference = plan.first_difference((found for found in rescan() if isinstance(found, Item)), known)
+    difference = plan.first_difference(_items(rescan()), known)
     if difference:
         raise DataprepError(
             f"SOURCE {plan.source} is not as it was when OUT {out} was begun: {difference}; --restart begins anew"
         )
+
+
+def _items(found: Iterator[Found]) -> Iterator[Item]:
+    return (entry for entry in found if isinstance(entry, Item))
 
 
 def _compare(saved: dict[str, Any], options: ShardOptions, out: Path) -> None:

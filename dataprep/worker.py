@@ -7,7 +7,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from multiprocessing import parent_process
 from pathlib import Path
 from time import perf_counter
@@ -16,7 +15,7 @@ from typing import TextIO, TypeVar
 from dataprep import place
 from dataprep.encode import ENCODERS
 from dataprep.faults import reach
-from dataprep.images import Picture, Policy, Refusal, channel_moments, normalise
+from dataprep.images import Picture, Policy, Refusal, channel_moments, keep_decoders_single, normalise
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
@@ -42,9 +41,10 @@ class PagesTooSmall(Exception):
 
 
 def start_process() -> None:
-    """Make a worker process silent, and let it end with its parent, however the parent ends.
+    """Make a worker process silent and single-threaded, and let it end with its parent, however the parent ends.
 
-    Codecs print to file descriptor 2 from C; one process owns the terminal, and it is not this one.
+    Codecs print to file descriptor 2 from C; one process owns the terminal, and it is not this one. There is a worker
+    for each core, so a decoder or BLAS that starts a thread for each core again only makes them wait for each other.
     """
     import signal
 
@@ -53,7 +53,15 @@ def start_process() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
+    one_thread_each()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def one_thread_each() -> None:
+    """Keep libraries that this process has not loaded yet from starting threads of their own."""
+    for library in ("OMP", "OPENBLAS", "MKL", "BLIS"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    keep_decoders_single()
 
 
 def _end_with_parent() -> None:
@@ -97,7 +105,7 @@ def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
     for item in plan.items(task.shard):
         if item.key in task.mended:
             size, mtime_ns = task.mended[item.key]
-            item = replace(item, size=size, mtime_ns=mtime_ns)
+            item = item._replace(size=size, mtime_ns=mtime_ns)
         yield Wanted(os.path.join(task.source, item.path), item, task.policy.max_bytes)
 
 

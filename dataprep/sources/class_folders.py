@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.item import Folder, Found, Ignored, Item
+from dataprep.item import Folder, Found, Ignored
 from dataprep.keys import path_to_key
-from dataprep.sources.walk import File, WalkOptions, ignore_rule, walk
+from dataprep.sources.walk import WalkOptions, ignore_rule, walk
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
@@ -30,8 +30,4 @@ def scan_below(root: str, path: str, split: str | None, options: WalkOptions) ->
             continue
         class_name = path_to_key(entry.name)
         yield Folder(class_name, split)
-        for found in walk(root, below, options):
-            if isinstance(found, File):
-                yield Item(path_to_key(found.path), found.path, class_name, split, found.size, found.mtime_ns)
-            else:
-                yield found
+        yield from walk(root, below, class_name, split, options)

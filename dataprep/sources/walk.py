@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dataprep.item import Ignored, Reject
+from dataprep.item import Ignored, Item, Reject
 from dataprep.keys import path_to_key
 from dataprep.magic import looks_like_image
 
@@ -30,21 +30,10 @@ class WalkOptions:
     follow_links: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A regular file. `path` is relative to the source; `size` in bytes."""
-
-    path: str
-    size: int
-    mtime_ns: int
-
-
 def ignore_rule(name: str, options: WalkOptions, key: str | None = None) -> str | None:
     """The rule by which a file or folder of this name is ignored; None when it is not."""
-    if name.startswith("._"):
-        return "appledouble"
     if name.startswith("."):
-        return "hidden"
+        return "appledouble" if name.startswith("._") else "hidden"
     rule = _JUNK.get(name.lower())
     if rule:
         return rule
@@ -54,8 +43,10 @@ def ignore_rule(name: str, options: WalkOptions, key: str | None = None) -> str 
     return None
 
 
-def walk(root: str, path: str, options: WalkOptions) -> Iterator[File | Reject | Ignored]:
-    """Every entry below root/path: a regular file, a reject (with its reason) or an ignored name.
+def walk(
+    root: str, path: str, class_name: str, split: str | None, options: WalkOptions
+) -> Iterator[Item | Reject | Ignored]:
+    """Every entry below root/path: a regular file of the class, a reject (with its reason) or an ignored name.
 
     Nothing here blocks: a FIFO, socket or device is refused by its type. A link to a file is followed; a link to
     a folder only on demand, and a loop is found by device and inode. Memory: the folders on the way down.
@@ -67,10 +58,11 @@ def walk(root: str, path: str, options: WalkOptions) -> Iterator[File | Reject |
             if isinstance(entry, Reject):
                 yield entry
                 continue
-            below = os.path.join(folder, entry.name)
-            rule = ignore_rule(entry.name, options, path_to_key(below))
+            below = f"{folder}/{entry.name}"
+            key = path_to_key(below)
+            rule = ignore_rule(entry.name, options, key)
             if rule:
-                yield Ignored(path_to_key(below), rule)
+                yield Ignored(key, rule)
             elif entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and entry.is_dir()):
                 inside = _enter(root, below, entry.is_symlink(), above, options)
                 if isinstance(inside, frozenset):
@@ -78,7 +70,8 @@ def walk(root: str, path: str, options: WalkOptions) -> Iterator[File | Reject |
                 else:
                     yield inside
             else:
-                yield _file(root, below, entry)
+                file = _file(root, below, key, entry)
+                yield Item(key, class_name, split, *file) if isinstance(file, tuple) else file
 
 
 def _entries(root: str, folder: str) -> Iterator["os.DirEntry[str] | Reject"]:
@@ -109,8 +102,8 @@ def _enter(
     return above | {identity}
 
 
-def _file(root: str, path: str, entry: "os.DirEntry[str]") -> File | Reject | Ignored:
-    key = path_to_key(path)
+def _file(root: str, path: str, key: str, entry: "os.DirEntry[str]") -> tuple[int, int] | Reject | Ignored:
+    """Size in bytes and time of change of a regular file; or what it is instead."""
     try:
         found = entry.stat()
     except FileNotFoundError:
@@ -119,9 +112,10 @@ def _file(root: str, path: str, entry: "os.DirEntry[str]") -> File | Reject | Ig
         return Reject(key, "unreadable", error.strerror or str(error))
     if not stat.S_ISREG(found.st_mode):
         return Reject(key, "not_a_regular_file", _kind(found.st_mode))
-    if os.path.splitext(entry.name)[1].lower() not in _IMAGE_NAMES and not _opens_as_image(root, path):
+    ending = entry.name[entry.name.rfind(".") :].lower()
+    if ending not in _IMAGE_NAMES and not _opens_as_image(root, path):
         return Ignored(key, "no image by name or content")
-    return File(path, found.st_size, found.st_mtime_ns)
+    return found.st_size, found.st_mtime_ns
 
 
 def _opens_as_image(root: str, path: str) -> bool:

@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
 
     monkeypatch.setattr(reading, "read_item", slow_or_read)
     (tmp_path / "fast").write_bytes(b"x")
-    item = PlannedItem("k", "fast", 0, 1, (tmp_path / "fast").stat().st_mtime_ns)
+    item = PlannedItem("k", 0, 1, (tmp_path / "fast").stat().st_mtime_ns)
     fast = Wanted(str(tmp_path / "fast"), item, 10)
     results = [data for _, data in read_ahead([fast, Wanted("slow", item, 10), fast, fast], 0.05)]
     stalled.set()
@@ -240,7 +240,7 @@ def test_reading_ahead_is_bounded_by_bytes_and_by_files(tmp_path: Path, monkeypa
     def wanted(size: int) -> Iterator[Wanted]:
         nonlocal taken
         for taken in range(1, 101):  # noqa: B007  counted for the test
-            yield Wanted("x", PlannedItem("k", "x", 0, size, 0), 1 << 40)
+            yield Wanted("x", PlannedItem("k", 0, size, 0), 1 << 40)
 
     monkeypatch.setattr(reading, "read_item", lambda *_: b"x")
     for size, ahead in ((1, reading.READ_AHEAD_FILES), (reading.READ_AHEAD_BYTES, 1)):
@@ -254,7 +254,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "open", deny)
     with pytest.raises(Refusal, match="permission_denied"):
-        reading.read_item("x", PlannedItem("k", "x", 0, 1, 0), 10)
+        reading.read_item("x", PlannedItem("k", 0, 1, 0), 10)
 
 
 def test_files_get_the_group_of_the_folder(raw: Path, tmp_path: Path) -> None:

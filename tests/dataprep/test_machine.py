@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from dataprep import machine
+from dataprep.engines.local import process
+from dataprep.options import ShardOptions
 
 GIB = 1 << 30
 AVAILABLE = "MemTotal: 99 kB\nMemAvailable:    8388608 kB\n"
@@ -71,3 +73,21 @@ def test_memory_left_in_the_group_limits(tmp_path: Path) -> None:
 )
 def test_workers_fit_into_memory(cores: int, memory: int, largest: int, proving: bool, expected: int) -> None:
     assert machine.workers(cores, memory, largest, proving) == expected
+
+
+def _counted() -> tuple[int, int, int]:
+    """Threads of this process before and after NumPy is loaded, and those that the AVIF decoder would start."""
+    before = len(os.listdir("/proc/self/task"))
+    import numpy as np
+    from PIL import AvifImagePlugin
+
+    np.ones((64, 64)) @ np.ones((64, 64))
+    return before, len(os.listdir("/proc/self/task")), AvifImagePlugin.DEFAULT_MAX_THREADS
+
+
+@pytest.mark.slow
+def test_a_worker_keeps_its_libraries_to_one_thread(tmp_path: Path) -> None:
+    with process(ShardOptions(), 1, tmp_path, tmp_path) as crew:
+        before, after, avif = crew.executor.submit(_counted).result()
+    assert after == before
+    assert avif == 1

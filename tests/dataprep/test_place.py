@@ -10,6 +10,17 @@ def test_rank_depends_on_seed_and_key_only() -> None:
     assert place.rank(1, "cat/1.jpg") != place.rank(0, "cat/1.jpg")
 
 
+def test_a_set_is_known_by_its_files_whatever_their_order() -> None:
+    files = [(11, 100, 5), (13, 100, 6), (17, 200, 5)]
+
+    def known(*parts: tuple[int, int, int]) -> str:
+        return place.fingerprint(sum(place.fingerprint_part(*part) for part in parts))
+
+    others = [files[:2], [(11, 101, 5), *files[1:]], [(11, 100, 4), *files[1:]], [(11, 100, 6), (13, 100, 5), files[2]]]
+    assert known(*files) == known(*reversed(files))
+    assert known(*files) not in [known(*other) for other in others]
+
+
 @given(st.integers(0, 10_000), st.floats(0, 0.5), st.floats(0, 0.49))
 def test_train_keeps_at_least_one_of_a_class(count: int, val: float, test: float) -> None:
     counts = place.quotas(count, val, test)
@@ -40,7 +51,7 @@ def test_a_small_set_still_gets_several_shards() -> None:
 def test_shards_are_runs_of_about_equal_bytes(sizes: list[int], count: int) -> None:
     total, before, numbers = sum(sizes), 0, []
     for size in sizes:
-        numbers.append(place.shard_of(before, total, count))
+        numbers.append(max(n for n in range(count) if place.shard_begin(n, total, count) <= before))
         before += size
     assert numbers == sorted(numbers)
     assert set(numbers) <= set(range(count))
