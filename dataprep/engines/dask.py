@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, InvalidStateError
 from contextlib import contextmanager, suppress
@@ -58,7 +59,7 @@ def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -
         import distributed  # noqa: F401
     except ModuleNotFoundError:
         raise DataprepError(INSTALL) from None
-    _silence_logs()
+    _silence()
     named = options.dask_address or options.dask_scheduler_file
     with _address(options, workers) as address, _client(address) as client:
         _await_workers(client)
@@ -74,8 +75,9 @@ def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -
                 client.run(end_child)
 
 
-def _silence_logs() -> None:
+def _silence() -> None:
     """Have Dask's own messages kept off the terminal; what matters of them is said by an exception."""
+    warnings.filterwarnings("ignore", "Mismatched versions found")  # the check of the workers says it in a sentence
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("distributed", "tornado")]
     for name in ["distributed", *names]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -94,7 +96,8 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
         cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )
@@ -169,8 +172,8 @@ def _unfit(error: BaseException, ground: Ground) -> str:
     """What is wrong with a worker that has failed the check."""
     if isinstance(error, Unfit):
         return str(error)
-    if isinstance(error, ImportError):
-        return f"cannot load this program: {error}; install the same mindspore-dataprep there"
+    if isinstance(error, ImportError) or "ModuleNotFoundError" in str(error):  # Dask may send the text alone
+        return f"cannot load this program ({error}); install the same mindspore-dataprep there"
     if isinstance(error, OSError):
         return f"cannot write below {ground.attempts}: {error.strerror}"
     return f"fails its check: {type(error).__name__}: {error}"
@@ -304,6 +307,6 @@ def _translated(error: BaseException | None) -> BaseException | None:
         return TaskKilled(str(error))
     if isinstance(error, CommClosedError):
         return TryLater(LOST)
-    if isinstance(error, ImportError):
-        return DataprepError(f"a Dask worker cannot load this program: {error}; install the same there")
+    if isinstance(error, ImportError) or "ModuleNotFoundError" in str(error):
+        return DataprepError(f"a Dask worker cannot load this program ({error}); install the same there")
     return error
