@@ -29,10 +29,22 @@ class Pictures:
         return np.array(Image.open(path).convert("RGB")), np.int32(label)
 
 
+def transforms(decoded: bool = False) -> list[Any]:
+    """The trainer's recipe, for bytes or for pixels: the fused operator wants bytes."""
+    from mindspore.dataset import vision
+
+    crop = vision.RandomResizedCrop if decoded else vision.RandomCropDecodeResize
+    return [
+        crop((SIDE, SIDE), scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
+        vision.RandomHorizontalFlip(),
+        vision.Normalize(mean=MEAN, std=STD),
+        vision.HWC2CHW(),
+    ]
+
+
 def main() -> None:
     """Read an epoch."""
     import mindspore.dataset as ds
-    from mindspore.dataset import vision
 
     source, kind = Path(sys.argv[1]), sys.argv[2]
     readers, mappers, prefetch = (int(value) for value in sys.argv[3:])
@@ -48,14 +60,7 @@ def main() -> None:
     def batches() -> Iterable[Any]:
         ds.config.set_prefetch_size(prefetch)
         ds.config.set_num_parallel_workers(mappers)
-        # The fused operator wants bytes, the other pixels.
-        crop = vision.RandomResizedCrop if kind == "generator" else vision.RandomCropDecodeResize
-        images = [
-            crop((SIDE, SIDE), scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
-            vision.RandomHorizontalFlip(),
-            vision.Normalize(mean=MEAN, std=STD),
-            vision.HWC2CHW(),
-        ]
+        images = transforms(decoded=kind == "generator")
         mapped = rows().map(images, "image", num_parallel_workers=mappers).batch(BATCH, drop_remainder=True)
         iterator: Iterable[Any] = mapped.create_tuple_iterator(num_epochs=1, output_numpy=True)
         return iterator
