@@ -70,7 +70,7 @@ def extra_ratios(suite: Suite, rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(suite: Suite, rows: Sequence[Row]) -> Iterator[str]:
-    """Lines of a Markdown table: the figures that ratios are taken of, other ones, the ratios, the first one's spread."""
+    """Lines of a Markdown table: figures, those that ratios are taken of first; ratios; the spread of the first."""
     by = suite.by
     told = [name for name in _names(rows) if name not in (*by, *UNSHOWN)]
     shown = [*by, *told]
