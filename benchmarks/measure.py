@@ -59,17 +59,15 @@ def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
         # A session of its own, so that all that a command has started can be ended with it.
         child = subprocess.Popen(command, cwd=scratch, env=env, stdout=out, stderr=err, start_new_session=True)
         late = threading.Event()
-        timer = threading.Timer(timeout_s, _end, (child.pid, late))
+        timer = threading.Timer(timeout_s, lambda: (late.set(), _end(child.pid)))
         timer.start()
         watcher = Watcher(child.pid) if watch else None
         try:
             _, status, usage = os.wait4(child.pid, 0)
             wall = time.perf_counter() - started
-        except BaseException:
-            _end(child.pid, late)
-            raise
         finally:
             timer.cancel()
+            _end(child.pid)  # what it has left running, or all of it when the runner itself is interrupted
             workers = watcher.finish() if watcher else ()
         child.returncode = os.waitstatus_to_exitcode(status)  # Popen must not wait for what has been waited for
         if late.is_set():
@@ -85,8 +83,7 @@ def module(name: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", name, *map(str, arguments)]
 
 
-def _end(session: int, late: threading.Event) -> None:
-    late.set()
+def _end(session: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(session, signal.SIGKILL)
 

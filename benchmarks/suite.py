@@ -79,8 +79,8 @@ class Row:
 
 def measure(suite: Suite, rounds: int, only: Sequence[str], work: Path) -> list[Row]:
     """Run the ways whose name has a word of `only`, all when it is empty; their rows in order. Progress on stderr."""
-    ways = [way for way in suite.ways if _is_installed(way) and (not only or any(word in way.name for word in only))]
-    ways = _with_inputs(suite, ways, work)
+    asked = [way for way in suite.ways if not only or any(word in way.name for word in only)]
+    ways = _with_inputs(suite, [way for way in asked if _is_installed(way)], work)
     seen: dict[str, list[Run]] = {way.name: [] for way in ways}
     failed: set[str] = set()
     for number in range(rounds):
