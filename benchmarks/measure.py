@@ -59,7 +59,7 @@ def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
         # A session of its own, so that all that a command has started can be ended with it.
         child = subprocess.Popen(command, cwd=scratch, env=env, stdout=out, stderr=err, start_new_session=True)
         late = threading.Event()
-        timer = threading.Timer(timeout_s, lambda: (late.set(), _end(child.pid)))
+        timer = threading.Timer(timeout_s, _end_late, (child.pid, late))
         timer.start()
         watcher = Watcher(child.pid) if watch else None
         try:
@@ -81,6 +81,11 @@ def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
 def module(name: str, *arguments: object) -> list[str]:
     """The command that runs a module with this Python."""
     return [sys.executable, "-m", name, *map(str, arguments)]
+
+
+def _end_late(session: int, late: threading.Event) -> None:
+    late.set()
+    _end(session)
 
 
 def _end(session: int) -> None:

@@ -53,8 +53,7 @@ def _settings(cores: int) -> list[tuple[int, int, int]]:
     """(reading workers, mapping workers, prefetch) that a careful person would try."""
     workers = sorted({1, max(1, cores // 2), cores})
     tried = [(1, mapping, DEFAULT_PREFETCH) for mapping in workers]
-    tried += [(1, cores, prefetch) for prefetch in (2, 8, 64)]
-    return [*tried, (cores, cores, 2), (cores, cores, 8), (cores, cores, DEFAULT_PREFETCH)]
+    return [*tried, (1, cores, 8), *((cores, cores, prefetch) for prefetch in (2, 8, DEFAULT_PREFETCH))]
 
 
 def _by_hand(folder: Path, readers: int, mappers: int, prefetch: int) -> Way:
