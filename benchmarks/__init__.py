@@ -1,1 +1,1 @@
-"""Timed comparisons: ratios within one run, since machines are noisy. None of them is a test."""
+"""Timed comparisons with the plain alternatives: ratios within one run, since machines are noisy. None is a test."""
