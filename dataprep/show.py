@@ -53,10 +53,11 @@ def _(s: Summary) -> list[str]:
 
 def _time(stages: dict[str, float], seconds: float) -> str:
     """What the workers' time went into, the most first, and what to look at to be faster."""
-    whole = max(1e-9, stages["all"])
-    shares = sorted(((stages[name] / whole, name) for name in ("read", "decode", "encode", "write")), reverse=True)
+    # A shard whose every file was refused knows of no stage but reading.
+    whole = max(1e-9, stages.get("all", 0.0))
+    shares = sorted(((stages.get(name, 0.0) / whole, name) for name in ("read", "decode", "encode", "write")), reverse=True)
     told = ", ".join(f"{share:.0%} {name}" for share, name in shares if share >= 0.005)
-    proof = stages["prove"] / max(1e-9, seconds)
+    proof = stages.get("prove", 0.0) / max(1e-9, seconds)
     limit = "prove" if proof > 0.9 else shares[0][1]
     return f"{told} of the workers' time; the proof ran {proof:.0%} of the job's; limited by {limit}"
 

@@ -80,7 +80,7 @@ def evaluate_checkpoint(
         apply(effect)
         weights, meta = checkpoint.load(file)
         check_classes(meta, dataset, file, folder)
-        check_labels(folder, dataset, split, effect)
+        check_labels(folder, dataset, split)
         network = build_network(meta.config.model, home, len(meta.classes), meta.pixels.size, effect)
         checkpoint.restore(network, weights, file)
         recipe, size = find_recipe(meta.config.recipe), asked.batch_size

@@ -59,7 +59,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder):
         apply(effect)
         for split in plan.used_splits:
-            check_labels(plan.folder, plan.dataset, split, effect)
+            check_labels(plan.folder, plan.dataset, split)
         network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
         batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, effect)
 

@@ -70,20 +70,20 @@ def test_evaluation_gives_every_row_once_the_last_batch_smaller(stripes: Path, c
     assert len(set(fingerprints(batches))) == 13
 
 
-def test_labels_that_name_a_class_pass(stripes: Path, cpu: InEffect) -> None:
-    data.check_labels(stripes, load_dataset(stripes), "train", cpu)
+def test_labels_that_name_a_class_pass(stripes: Path) -> None:
+    data.check_labels(stripes, load_dataset(stripes), "train")
 
 
 @pytest.mark.parametrize("label", [3, -1])
-def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path], cpu: InEffect) -> None:
+def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 1, 2, label]})
     with pytest.raises(ContractError, match=rf"1 labels outside 0\.\.2, for example {label}"):
-        data.check_labels(folder, load_dataset(folder), "train", cpu)
+        data.check_labels(folder, load_dataset(folder), "train")
 
 
-def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., Path], cpu: InEffect) -> None:
+def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 0, 2]})
-    data.check_labels(folder, load_dataset(folder), "train", cpu)
+    data.check_labels(folder, load_dataset(folder), "train")
 
 
 def test_failure_of_the_pipeline_becomes_one_sentence() -> None:
