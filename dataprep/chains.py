@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
+_NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
@@ -87,6 +88,8 @@ def _jpeg(data: bytes, frame: int, bare: bool) -> Chain:
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
     """The marker at or after `at`, skipping fill and garbage as libjpeg does, and where its segment starts."""
+    if data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in _NO_MARKER:
+        return data[at + 1], at + 2  # it stands where it should
     found = _MARKER.search(data, at)
     return (data[found.end() - 1], found.end()) if found else (None, len(data))
 
