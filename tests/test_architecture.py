@@ -19,7 +19,7 @@ ALLOWED = {
 ALLOWED_IN = {"dataprep/prove.py": {"mindspore"}, "dataprep/engines/dask.py": {"distributed"}}
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "magic", "chains", "faults", "software", "machine"},
+    {"errors", "item", "keys", "magic", "chains", "faults", "software", "machine", "moments"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
     {"receipt", "encode", "reading", "quarantine"},
