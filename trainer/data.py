@@ -24,7 +24,7 @@ def train_batches(
     folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
     """Endless-by-epoch pipeline of (float32 (N, 3, S, S), int32 (N,)), newly shuffled each epoch, last part dropped."""
-    rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL)
+    rows = rows_of(folder, dataset, "train", effect, Shuffle.GLOBAL)
     images = scaled(recipe.train(pixels.size), pixels.mean, pixels.std)
     return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=True)
 
@@ -33,17 +33,20 @@ def eval_batches(
     folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
     """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Shapes as in training."""
-    rows = _rows(folder, dataset, split, effect, shuffle=False)
+    rows = rows_of(folder, dataset, split, effect, False)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
     return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
 
 
-def _rows(folder: Path, dataset: Dataset, split: str, effect: InEffect, shuffle: Any) -> Any:
+def rows_of(
+    folder: Path, dataset: Dataset, split: str, effect: InEffect, shuffle: Any, columns: list[str] | None = None
+) -> Any:
+    """Pipeline over the rows of a split, undecoded; columns image and label unless others are given."""
     schema = dataset.schema
     # num_shards is always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
-        columns_list=[schema.column("image"), schema.column("label")],
+        columns_list=columns or [schema.column("image"), schema.column("label")],
         num_parallel_workers=effect.workers,
         shuffle=shuffle,
         num_shards=effect.num_shards,

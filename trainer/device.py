@@ -12,6 +12,7 @@ from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
 from trainer.precision import Precision, decide_precision
+from trainer.sinking import decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's own, since batches are large
@@ -27,11 +28,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class InEffect:
-    """All that a device decides about a run: values, the table that explains them, and the calls to make."""
+    """All that a device decides about a run: values, the table that explains them, and the calls to make.
+
+    `seen` is after how many steps the program sees loss and signals.
+    """
 
     device: str
     graph: bool
     sink: bool
+    seen: int
     workers: int
     precision: Precision
     decisions: tuple[Decision, ...]
@@ -59,12 +64,16 @@ def _ascend_available() -> bool:
     return bool(mindspore.device_context.ascend.is_available())
 
 
-def decide(config: RunConfig, machine: Machine) -> InEffect:
-    """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`."""
+def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
+    """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`.
+
+    `steps` are the batches of an epoch, 0 when nothing is trained.
+    """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
-    sink, sink_why = _sink(config.sink, device, graph)
+    sink = decide_sink(config, device, graph, steps)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
+    level, level_why = _jit_level(config, kernel, device, graph)
     workers, workers_why = _workers(config.workers, machine.cores)
     prefetch = PREFETCH if config.prefetch is None else config.prefetch
     precision = decide_precision(config, device)
@@ -72,20 +81,22 @@ def decide(config: RunConfig, machine: Machine) -> InEffect:
     return InEffect(
         device=device,
         graph=graph,
-        sink=sink,
+        sink=sink.on,
+        seen=sink.seen,
         workers=workers,
         precision=precision,
         decisions=(
             Decision("device", asked(config.device), device, device_why),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
             *precision.decisions,
-            Decision("sink", asked(config.sink), asked(sink), sink_why),
+            *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
+            Decision("jit level", asked(config.jit_level), level or "default", level_why),
             Decision("workers", asked(config.workers), str(workers), workers_why),
             Decision("prefetch", asked(config.prefetch), str(prefetch), "rows and batches held ready by each operator"),
         ),
-        setup=_setup(device, graph, kernel, config.seed, workers, prefetch),
-        train=Call("mindspore.train.Model.train", {"dataset_sink_mode": sink, "sink_size": -1}),
+        setup=_setup(device, graph, level, config.seed, workers, prefetch),
+        train=sink.call,
     )
 
 
@@ -100,22 +111,25 @@ def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     return ("Ascend", "found") if machine.ascend else ("CPU", "MindSpore finds no Ascend here")
 
 
-def _sink(sink: bool | None, device: str, graph: bool) -> tuple[bool, str]:
-    if device == "CPU":
-        return False, "MindSpore cannot sink on CPU" + (" and would ignore the request silently" if sink else "")
-    if sink is not None:
-        return sink, "asked for"
-    if not graph:
-        return False, "in pynative mode each step is to be seen"
-    return True, "the device fetches its own batches; loss and signals are seen once an epoch"
-
-
 def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     if not wanted:
         return False, "not asked for"
     if device == "CPU":
         return False, "needs Ascend; MindSpore's graph kernel fusion fails on CPU"
     return graph, "jit level O1" if graph else "needs graph mode"
+
+
+def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tuple[str | None, str]:
+    level = config.jit_level
+    if config.graph_kernel and level not in (None, "O1"):
+        raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; leave one out")
+    if kernel:
+        return "O1", "what fuses kernels"
+    if level is None:
+        return None, "MindSpore's own"
+    if device == "CPU":
+        return None, "MindSpore's CPU back end compiles at one level only"
+    return (level, "asked for") if graph else (None, "needs graph mode")
 
 
 def _workers(workers: int | None, cores: int) -> tuple[int, str]:
@@ -126,10 +140,10 @@ def _workers(workers: int | None, cores: int) -> tuple[int, str]:
     return workers, "asked for"
 
 
-def _setup(device: str, graph: bool, kernel: bool, seed: int, workers: int, prefetch: int) -> tuple[Call, ...]:
+def _setup(device: str, graph: bool, level: str | None, seed: int, workers: int, prefetch: int) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
-    if kernel:
-        context["jit_config"] = {"jit_level": "O1"}
+    if level is not None:
+        context["jit_config"] = {"jit_level": level}
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),

@@ -16,12 +16,14 @@ from trainer.data import check_labels, eval_batches
 from trainer.decision import Decision
 from trainer.device import apply, decide, this_machine
 from trainer.errors import TrainerError
+from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, score
 from trainer.plan import check_files, find_recipe
 from trainer.runfolder import scratch
 
-TRAINING_ONLY = ("loss scale", "sink", "graph kernel")  # settings that have no effect on an evaluation
+# Settings that have no effect on an evaluation.
+TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def evaluate_checkpoint(
         checkpoint.restore(network, weights, file)
         recipe, size = find_recipe(meta.config.recipe), asked.batch_size
         batches = eval_batches(folder, dataset, split, recipe, meta.pixels, size, effect)
-        scores = evaluate_network(effect.precision.amp.make(network), batches, size, each_batch)
+        network = mixed(network, effect.precision, meta.config.keep_fp32)
+        scores = evaluate_network(network, batches, size, each_batch)
     return Evaluation(
         checkpoint=str(file),
         dataset=str(folder),
