@@ -24,6 +24,7 @@ from trainer.signals import StopSignals
 F = TypeVar("F", bound=Callable[..., Any])
 
 BY_DEVICE = "[default: by device]"
+MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
@@ -71,8 +72,12 @@ device_options = options(
     click.option("--device", type=click.Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend when found]"),
     click.option("--mode", type=click.Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
     click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision, float16. {BY_DEVICE}"),
-    click.option("--workers", type=click.IntRange(1), help="Threads that read and decode. [default: one a core]"),
-    click.option("--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8]"),
+    click.option(
+        "--workers", type=click.IntRange(1), help="Threads that decode. [default: one a core, if memory allows]"
+    ),
+    click.option(
+        "--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8, or less]"
+    ),
     click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
 )
 
@@ -92,9 +97,17 @@ def cli() -> None:
 @click.argument("dataset", type=click.Path())
 @options(
     click.option("--out", type=click.Path(), help="Run folder, new or empty. [default: runs/<dataset's name>-<n>]"),
-    click.option("--model", default="tiny", show_default=True, help=f"{', '.join(MODELS)}, or module:factory"),
-    click.option("--recipe", default="small", show_default=True, help=", ".join(RECIPES)),
+    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP),
+    click.option(
+        "--recipe", default="small", show_default=True, help=f"{', '.join(RECIPES)}, or your own as module:function"
+    ),
     click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
+    click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
+    click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
+    click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
+    click.option("--init", type=click.Path(), help="Start from these weights: a run folder or a checkpoint."),
+    click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
+    click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
     click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
     click.option("--optimizer", default="adamw", show_default=True, help=", ".join(OPTIMIZERS)),
@@ -106,6 +119,7 @@ def cli() -> None:
 )
 @device_options
 @options(
+    click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
     click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
     click.option("--sink/--no-sink", default=None, help=f"Let the device fetch its batches itself. {BY_DEVICE}"),
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
@@ -114,9 +128,12 @@ def cli() -> None:
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
     click.option("--dry-run", is_flag=True, help="Print what would be done, for any device, and stop."),
+    click.option(
+        "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
+    ),
 )
 @output_options
-def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
+def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Train on DATASET, the folder that `dataprep shard` wrote, and keep the best and the last weights.
 
     Example: trainer run demo/dataset --epochs 12
@@ -125,6 +142,11 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
     config = RunConfig(**settings)
     if dry_run:
         _dry_run(config, as_json)
+        return
+    if preview is not None:
+        from trainer.preview import draw_preview
+
+        click.echo(draw_preview(config, Path(preview)))
         return
     with _stop_signals() as stop:
         from trainer.loop import train
@@ -146,13 +168,13 @@ def _stop_signals() -> StopSignals:
 
 def _dry_run(config: RunConfig, as_json: bool) -> None:
     from trainer.decision import table
-    from trainer.device import Machine, this_machine
+    from trainer.device import this_machine
     from trainer.plan import plan_run
     from trainer.runfolder import next_run_folder
 
     # Another device is planned for on trust; only 'auto' must look.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
-    machine = Machine(ascend=machine.ascend or config.device == "Ascend", cores=machine.cores)
+    machine = dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend")
     plan = plan_run(config, machine)
     out = next_run_folder(config.out, plan.folder)
     calls = [str(call) for call in plan.effect.calls]

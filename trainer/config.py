@@ -13,6 +13,7 @@ class RunConfig:
     """What was asked for. None means "not asked": device.py, the recipe or the optimizer then decides, and says so.
 
     `lr` is the peak of the schedule at this batch size. `warmup_epochs` may be a fraction. Sizes are in pixels.
+    `freeze` holds prefixes of parameter names, `lr_scale` PREFIX=FACTOR.
     """
 
     dataset: str
@@ -20,6 +21,12 @@ class RunConfig:
     model: str = "tiny"
     recipe: str = "small"
     image_size: int | None = None
+    mixup: float | None = None
+    cutmix: float | None = None
+    erasing: float | None = None
+    init: str | None = None
+    freeze: tuple[str, ...] = ()
+    lr_scale: tuple[str, ...] = ()
     epochs: int = 12
     batch_size: int = 32
     optimizer: str = "adamw"
@@ -36,6 +43,7 @@ class RunConfig:
     graph_kernel: bool = False
     workers: int | None = None
     prefetch: int | None = None
+    autotune: bool = False
     full_check: bool = False
     log_every: int = 50
 
@@ -50,4 +58,6 @@ class RunConfig:
         unknown = sorted(set(values) - known)
         if unknown:
             raise TrainerError(f"stored configuration: unknown key '{unknown[0]}'; {nearest(unknown[0], known)}")
-        return cls(**values)
+        # JSON has no tuples.
+        tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **tuples})

@@ -8,46 +8,79 @@ from pathlib import Path
 from typing import Any
 
 import mindspore.dataset as ds
+import numpy as np
 from mindspore import dtype
-from mindspore.dataset import Shuffle, transforms
+from mindspore.dataset import Shuffle, transforms, vision
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.layout import index_name
 from trainer.device import InEffect
 from trainer.errors import TrainerError
+from trainer.mixing import mixed, scaled, scaled_and_erased
 from trainer.plan import Pixels
-from trainer.recipes import Recipe, scaled
+from trainer.recipes import RECIPES, Recipe
 
 
 def train_batches(
     folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
-    """Endless-by-epoch pipeline of (float32 (N, 3, S, S), int32 (N,)), newly shuffled each epoch, last part dropped."""
-    rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL)
-    images = scaled(recipe.train(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=True)
+    """Endless-by-epoch pipeline of float32 (N, 3, S, S) and int32 (N,), or float32 (N, classes) when the recipe mixes.
+
+    Newly shuffled each epoch. Of W ranks, rank r takes every W-th row of an order that depends on seed and epoch alone,
+    so a step of W ranks holds the rows of one rank's step with a batch W times as large. All ranks have equally many
+    steps; the rows that do not fill a batch on each are dropped.
+    """
+    rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    images = scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
+    batches = _mapped(rows, dataset, images, effect)
+    batches = batches.batch(batch_size, drop_remainder=True, num_parallel_workers=effect.batchers)
+    steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
+    if batches.get_dataset_size() > steps:
+        batches = batches.take(steps)  # a rank that was one row short had been given its first one again
+    schema = dataset.schema
+    return mixed(batches, schema.column("image"), schema.column("label"), len(dataset.classes), recipe)
 
 
 def eval_batches(
     folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
-    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Shapes as in training."""
-    rows = _rows(folder, dataset, split, effect, shuffle=False)
+    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Images and labels (N,) as in
+    training.
+
+    Of several ranks each has a run of rows: MindDataset's own division repeats rows when it does not come out even.
+    """
+    total, ranks = dataset.splits[split].rows, effect.num_shards
+    first, end = (rank * total // ranks for rank in (effect.shard_id, effect.shard_id + 1))
+    if first == end:
+        return NoBatches()
+    which = ds.SequentialSampler(first, end - first) if ranks > 1 else None
+    part = {"sampler": which} if which else {"shuffle": False, **_rank(effect)}
+    rows = _rows(folder, dataset, split, effect, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
+    return _mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
 
 
-def _rows(folder: Path, dataset: Dataset, split: str, effect: InEffect, shuffle: Any) -> Any:
+class NoBatches:
+    """The share of a rank for which no rows are left. A MindDataset of no rows cannot be: it would be one of all."""
+
+    def create_tuple_iterator(self, num_epochs: int, output_numpy: bool) -> Iterator[Any]:
+        """Nothing, in the form of a pipeline."""
+        return iter(())
+
+
+def _rank(effect: InEffect) -> dict[str, int]:
+    # Always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
+    return {"num_shards": effect.num_shards, "shard_id": effect.shard_id}
+
+
+def _rows(folder: Path, dataset: Dataset, split: str, effect: InEffect, **which: Any) -> Any:
     schema = dataset.schema
-    # num_shards is always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
         columns_list=[schema.column("image"), schema.column("label")],
-        num_parallel_workers=effect.workers,
-        shuffle=shuffle,
-        num_shards=effect.num_shards,
-        shard_id=effect.shard_id,
+        num_parallel_workers=effect.readers,
+        **which,
     )
 
 
@@ -55,6 +88,25 @@ def _mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) ->
     image, label = dataset.schema.column("image"), dataset.schema.column("label")
     rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)
     return rows.map(transforms.TypeCast(dtype.int32), input_columns=[label], num_parallel_workers=1)
+
+
+def try_recipe(name: str, recipe: Recipe, size: int) -> None:
+    """Raise TrainerError unless a recipe of the user's gives uint8 (size, size, 3) in both forms, on a grey JPEG."""
+    if name in RECIPES:
+        return
+    grey = vision.encode_jpeg(np.full((96, 128, 3), 128, np.uint8))
+    for form in ("train", "evaluate"):
+        try:
+            rows = ds.NumpySlicesDataset([grey], ["image"]).map(getattr(recipe, form)(size), ["image"])
+            [[image]] = rows.create_tuple_iterator(num_epochs=1, output_numpy=True)
+        except (RuntimeError, ValueError, TypeError) as error:
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {first}") from error
+        if (image.shape, image.dtype) != ((size, size, 3), np.uint8):
+            raise TrainerError(
+                f"recipe '{name}': {form}({size}) makes {image.dtype} of shape {image.shape} of a JPEG, expected "
+                f"uint8 of shape ({size}, {size}, 3); scale and layout are added after it"
+            )
 
 
 def check_labels(folder: Path, dataset: Dataset, split: str) -> None:

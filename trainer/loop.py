@@ -10,15 +10,16 @@ from mindspore.train import Model
 from trainer import checkpoint
 from trainer.callbacks import EpochEnd, Watch
 from trainer.config import RunConfig
-from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches
+from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
 from trainer.decision import table
 from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
+from trainer.finetune import start_from
 from trainer.meter import Meter
 from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
-from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups
+from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups, rate_scale
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.progress import Progress
 from trainer.runfolder import BEST, CONFIG, LAST, METRICS, run_folder, scratch
@@ -61,10 +62,13 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
         network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
+        for said in start_from(network, config, home, len(plan.dataset.classes)):
+            progress.note(said)
+        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, effect)
 
         rates = cosine_with_warmup(plan.lr, config.epochs * plan.steps, round(config.warmup_epochs * plan.steps))
-        groups = parameter_groups(network.trainable_params(), plan.weight_decay)
+        groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
         optimizer = OPTIMIZERS[config.optimizer].make(groups, rates)
         network = effect.precision.amp.make(network)
         scaler = effect.precision.scaler.make() if effect.precision.scaler else None
