@@ -17,7 +17,7 @@ from schemas.errors import ContractError
 from schemas.layout import index_name
 from trainer.device import InEffect
 from trainer.errors import TrainerError
-from trainer.mixing import mixed, scaled, scaled_and_erased
+from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
 from trainer.recipes import RECIPES, Recipe
 
@@ -33,13 +33,20 @@ def train_batches(
     """
     rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
     images = scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
-    batches = _mapped(rows, dataset, images, effect)
-    batches = batches.batch(batch_size, drop_remainder=True, num_parallel_workers=effect.batchers)
+    batches = _mapped(rows, dataset, images, effect).batch(
+        batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
+    )
     steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
-    if batches.get_dataset_size() > steps:
-        batches = batches.take(steps)  # a rank that was one row short had been given its first one again
-    schema = dataset.schema
-    return mixed(batches, schema.column("image"), schema.column("label"), len(dataset.classes), recipe)
+    # A rank that was one row short has been given one again, which may fill a last batch.
+    return batches.take(steps) if batches.get_dataset_size() > steps else batches
+
+
+def _mixer(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
+    if not mixes(recipe):
+        return {}
+    columns = [dataset.schema.column("image"), dataset.schema.column("label")]
+    mixer = Mixer(len(dataset.classes), recipe.mixup, recipe.cutmix, ds.config.get_seed())
+    return {"per_batch_map": mixer, "input_columns": columns}
 
 
 def eval_batches(
