@@ -106,14 +106,16 @@ def freeze(network: Any, prefixes: Sequence[str]) -> str:
 
 def check_scales(network: Any, scales: dict[str, float]) -> None:
     """Raise TrainerError unless each prefix names something that learns."""
-    _check_prefixes("--lr-scale", list(scales), [parameter.name for parameter in network.trainable_params()])
+    _check_prefixes(
+        "--lr-scale", list(scales), [parameter.name for parameter in network.trainable_params()], " that learns"
+    )
 
 
-def _check_prefixes(option: str, prefixes: Sequence[str], names: Sequence[str]) -> None:
+def _check_prefixes(option: str, prefixes: Sequence[str], names: Sequence[str], which: str = "") -> None:
     for prefix in prefixes:
         if not any(begins(name, prefix) for name in names):
             parts = sorted({name.partition(".")[0] for name in names})
             raise TrainerError(
-                f"{option} {prefix}: no parameter begins so; the parts are {', '.join(parts)}, "
+                f"{option} {prefix}: no parameter{which} begins so; the parts are {', '.join(parts)}, "
                 f"and a name is for example {names[0]}"
             )

@@ -63,7 +63,7 @@ class Mixer:
         return list(mixed[0]), list(mixed[1])
 
     def mix(self, images: Pixels, labels: NDArray[Any], draw: np.random.Generator) -> tuple[Pixels, Pixels]:
-        """Mix float32 (N, C, H, W), which it changes, and int labels (N,) to float32 (N, classes) whose rows sum to 1."""
+        """Mix float32 (N, C, H, W), which it may change, and int (N,), which become float32 (N, classes)."""
         cut = bool(self.cutmix) and (not self.mixup or draw.random() < 0.5)
         alpha = self.cutmix if cut else self.mixup
         share = draw.beta(alpha, alpha)

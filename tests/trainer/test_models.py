@@ -124,7 +124,7 @@ def test_model_of_mindcv_is_made_by_name(own: Path, cpu: InEffect, monkeypatch: 
     )
     monkeypatch.setitem(sys.modules, "mindcv", made)
     assert build_network("mindcv:flat_net", own, 3, 32, cpu).head.out_channels == 3
-    with pytest.raises(TrainerError, match="no model 'flat_nett'; did you mean 'flat_net'?"):
+    with pytest.raises(TrainerError, match="no model 'flat_nett'; did you mean 'flat_net'"):
         build_network("mindcv:flat_nett", own, 3, 32, cpu)
 
 
