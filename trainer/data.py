@@ -107,8 +107,7 @@ def try_recipe(name: str, recipe: Recipe, size: int) -> None:
             rows = ds.NumpySlicesDataset([grey], ["image"]).map(getattr(recipe, form)(size), ["image"])
             [[image]] = rows.create_tuple_iterator(num_epochs=1, output_numpy=True)
         except (RuntimeError, ValueError, TypeError) as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {first}") from error
+            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {_cause(error)}") from error
         if (image.shape, image.dtype) != ((size, size, 3), np.uint8):
             raise TrainerError(
                 f"recipe '{name}': {form}({size}) makes {image.dtype} of shape {image.shape} of a JPEG, expected "
@@ -151,5 +150,13 @@ def pipeline_errors(folder: Path) -> Iterator[None]:
         text = str(error)
         if "Dataset Pipeline Error" not in text and "map operation" not in text and "MindRecord" not in text:
             raise
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
-        raise TrainerError(f"reading {folder} failed: {first}; 'dataprep verify' finds damaged shards") from error
+        raise TrainerError(
+            f"reading {folder} failed: {_cause(error)}; 'dataprep verify' finds damaged shards"
+        ) from error
+
+
+def _cause(error: Exception) -> str:
+    """The line of a MindSpore report that says what happened: the one marked so, or else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
+    return next(iter([*marked, *lines]), type(error).__name__)
