@@ -25,6 +25,7 @@ from trainer.signals import StopSignals
 F = TypeVar("F", bound=Callable[..., Any])
 
 BY_DEVICE = "[default: by device]"
+MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 
@@ -73,8 +74,12 @@ device_options = options(
     click.option("--mode", type=click.Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
     click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision. {BY_DEVICE}"),
     click.option("--amp-dtype", type=click.Choice(AMP_DTYPES), help="Its low type. [default: float16]"),
-    click.option("--workers", type=click.IntRange(1), help="Threads that read and decode. [default: one a core]"),
-    click.option("--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8]"),
+    click.option(
+        "--workers", type=click.IntRange(1), help="Threads that decode. [default: one a core, if memory allows]"
+    ),
+    click.option(
+        "--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8, or less]"
+    ),
     click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
 )
 
@@ -94,9 +99,17 @@ def cli() -> None:
 @click.argument("dataset", type=click.Path())
 @options(
     click.option("--out", type=click.Path(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
-    click.option("--model", default="tiny", show_default=True, help=f"{', '.join(MODELS)}, or module:factory"),
-    click.option("--recipe", default="small", show_default=True, help=", ".join(RECIPES)),
+    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP),
+    click.option(
+        "--recipe", default="small", show_default=True, help=f"{', '.join(RECIPES)}, or your own as module:function"
+    ),
     click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
+    click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
+    click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
+    click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
+    click.option("--init", type=click.Path(), help="Start from these weights: a run folder or a checkpoint."),
+    click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
+    click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
     click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
     click.option("--optimizer", default="adamw", show_default=True, help=", ".join(OPTIMIZERS)),
@@ -109,6 +122,7 @@ def cli() -> None:
 @device_options
 @options(
     click.option("--keep-fp32", multiple=True, metavar="NAME", help="Cells by class or path. May repeat."),
+    click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
     click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
     click.option(
         "--max-overflows", type=click.IntRange(1), default=20, show_default=True, help="In a row, before it ends."
@@ -133,9 +147,12 @@ def cli() -> None:
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
     click.option("--dry-run", is_flag=True, help="Print what would be done, for any device, and stop."),
+    click.option(
+        "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
+    ),
 )
 @output_options
-def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
+def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Train on DATASET, the folder that `dataprep shard` wrote, and keep the best and the last weights.
 
     Example: trainer run demo/dataset --epochs 12
@@ -144,6 +161,11 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
     config = RunConfig(**settings)
     if dry_run:
         _dry_run(config, as_json)
+        return
+    if preview is not None:
+        from trainer.preview import draw_preview
+
+        click.echo(draw_preview(config, Path(preview)))
         return
     result = _train(config)
     if as_json:
@@ -176,13 +198,13 @@ def _stop_signals() -> StopSignals:
 
 def _dry_run(config: RunConfig, as_json: bool) -> None:
     from trainer.decision import table
-    from trainer.device import Machine, this_machine
+    from trainer.device import this_machine
     from trainer.plan import plan_run
     from trainer.runfolder import next_run_folder
 
     # Another device is planned for on trust; only 'auto' must look.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
-    machine = Machine(ascend=machine.ascend or config.device == "Ascend", cores=machine.cores)
+    machine = dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend")
     plan = plan_run(config, machine)
     out = next_run_folder(config.out, plan.folder)
     calls = [str(call) for call in plan.effect.calls]

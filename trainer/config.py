@@ -13,6 +13,7 @@ class RunConfig:
     """What was asked for. None means "not asked": device.py, the recipe or the optimizer then decides, and says so.
 
     `lr` is the peak of the schedule at this batch size. `warmup_epochs` may be a fraction. Sizes are in pixels.
+    `freeze` holds prefixes of parameter names, `lr_scale` PREFIX=FACTOR.
     """
 
     dataset: str
@@ -20,6 +21,12 @@ class RunConfig:
     model: str = "tiny"
     recipe: str = "small"
     image_size: int | None = None
+    mixup: float | None = None
+    cutmix: float | None = None
+    erasing: float | None = None
+    init: str | None = None
+    freeze: tuple[str, ...] = ()
+    lr_scale: tuple[str, ...] = ()
     epochs: int = 12
     batch_size: int = 32
     optimizer: str = "adamw"
@@ -48,6 +55,7 @@ class RunConfig:
     jit_level: str | None = None
     workers: int | None = None
     prefetch: int | None = None
+    autotune: bool = False
     full_check: bool = False
     log_every: int = 50
 

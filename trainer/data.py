@@ -8,49 +8,96 @@ from pathlib import Path
 from typing import Any
 
 import mindspore.dataset as ds
+import numpy as np
 from mindspore import dtype
-from mindspore.dataset import Shuffle, transforms
+from mindspore.dataset import Shuffle, transforms, vision
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.layout import index_name
 from trainer.device import InEffect
 from trainer.errors import TrainerError
+from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
-from trainer.recipes import Recipe, scaled
+from trainer.recipes import RECIPES, Recipe
 
 
 def train_batches(
     folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
-    """Endless-by-epoch pipeline of (float32 (N, 3, S, S), int32 (N,)), newly shuffled each epoch, last part dropped."""
-    rows = rows_of(folder, dataset, "train", effect, Shuffle.GLOBAL)
-    images = scaled(recipe.train(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=True)
+    """Endless-by-epoch pipeline of float32 (N, 3, S, S) and int32 (N,), or float32 (N, classes) when the recipe mixes.
+
+    Newly shuffled each epoch. Of W ranks, rank r takes every W-th row of an order that depends on seed and epoch alone,
+    so a step of W ranks holds the rows of one rank's step with a batch W times as large. All ranks have equally many
+    steps; the rows that do not fill a batch on each are dropped.
+    """
+    rows = rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    images = scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
+    batches = _mapped(rows, dataset, images, effect).batch(
+        batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
+    )
+    steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
+    # A rank that was one row short has been given one again, which may fill a last batch.
+    return batches.take(steps) if batches.get_dataset_size() > steps else batches
+
+
+def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
+    """The batches of train_batches as keys and labels of their images, in the same order."""
+    columns = [dataset.schema.column("key"), dataset.schema.column("label")]
+    rows = rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    return rows.batch(batch_size, drop_remainder=True)
+
+
+def _mixer(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
+    if not mixes(recipe):
+        return {}
+    columns = [dataset.schema.column("image"), dataset.schema.column("label")]
+    mixer = Mixer(len(dataset.classes), recipe.mixup, recipe.cutmix, ds.config.get_seed())
+    return {"per_batch_map": mixer, "input_columns": columns}
 
 
 def eval_batches(
     folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
-    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Shapes as in training."""
-    rows = rows_of(folder, dataset, split, effect, False)
+    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Images and labels (N,) as in
+    training.
+
+    Of several ranks each has a run of rows: MindDataset's own division repeats rows when it does not come out even.
+    """
+    total, ranks = dataset.splits[split].rows, effect.num_shards
+    first, end = (rank * total // ranks for rank in (effect.shard_id, effect.shard_id + 1))
+    if first == end:
+        return NoBatches()
+    which = ds.SequentialSampler(first, end - first) if ranks > 1 else None
+    part = {"sampler": which} if which else {"shuffle": False, **_rank(effect)}
+    rows = rows_of(folder, dataset, split, effect, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
+    return _mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
+
+
+class NoBatches:
+    """The share of a rank for which no rows are left. A MindDataset of no rows cannot be: it would be one of all."""
+
+    def create_tuple_iterator(self, num_epochs: int, output_numpy: bool) -> Iterator[Any]:
+        """Nothing, in the form of a pipeline."""
+        return iter(())
+
+
+def _rank(effect: InEffect) -> dict[str, Any]:
+    # Always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
+    return {"num_shards": effect.num_shards, "shard_id": effect.shard_id}
 
 
 def rows_of(
-    folder: Path, dataset: Dataset, split: str, effect: InEffect, shuffle: Any, columns: list[str] | None = None
+    folder: Path, dataset: Dataset, split: str, effect: InEffect, columns: list[str] | None = None, **which: Any
 ) -> Any:
     """Pipeline over the rows of a split, undecoded; columns image and label unless others are given."""
     schema = dataset.schema
-    # num_shards is always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
         columns_list=columns or [schema.column("image"), schema.column("label")],
-        num_parallel_workers=effect.workers,
-        shuffle=shuffle,
-        num_shards=effect.num_shards,
-        shard_id=effect.shard_id,
+        num_parallel_workers=effect.readers,
+        **which,
     )
 
 
@@ -58,6 +105,24 @@ def _mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) ->
     image, label = dataset.schema.column("image"), dataset.schema.column("label")
     rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)
     return rows.map(transforms.TypeCast(dtype.int32), input_columns=[label], num_parallel_workers=1)
+
+
+def try_recipe(name: str, recipe: Recipe, size: int) -> None:
+    """Raise TrainerError unless a recipe of the user's gives uint8 (size, size, 3) in both forms, on a grey JPEG."""
+    if name in RECIPES:
+        return
+    grey = vision.encode_jpeg(np.full((96, 128, 3), 128, np.uint8))
+    for form in ("train", "evaluate"):
+        try:
+            rows = ds.NumpySlicesDataset([grey], ["image"]).map(getattr(recipe, form)(size), ["image"])
+            [[image]] = rows.create_tuple_iterator(num_epochs=1, output_numpy=True)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {_cause(error)}") from error
+        if (image.shape, image.dtype) != ((size, size, 3), np.uint8):
+            raise TrainerError(
+                f"recipe '{name}': {form}({size}) makes {image.dtype} of shape {image.shape} of a JPEG, expected "
+                f"uint8 of shape ({size}, {size}, 3); scale and layout are added after it"
+            )
 
 
 def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
@@ -95,5 +160,13 @@ def pipeline_errors(folder: Path) -> Iterator[None]:
         text = str(error)
         if "Dataset Pipeline Error" not in text and "map operation" not in text and "MindRecord" not in text:
             raise
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
-        raise TrainerError(f"reading {folder} failed: {first}; 'dataprep verify' finds damaged shards") from error
+        raise TrainerError(
+            f"reading {folder} failed: {_cause(error)}; 'dataprep verify' finds damaged shards"
+        ) from error
+
+
+def _cause(error: Exception) -> str:
+    """The line of a MindSpore report that says what happened: the one marked so, or else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
+    return next(iter([*marked, *lines]), type(error).__name__)

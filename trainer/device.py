@@ -4,26 +4,31 @@
 """
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
+from trainer.feed import Demand, Feed, decide_feed
+from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
 from trainer.sinking import decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
-PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's own, since batches are large
+AUTOTUNE = "autotune"  # what MindSpore's finding is called, in the folder where the run works
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts of a machine that decisions rest on. `cores` are those this process may run on."""
+    """The facts of a machine that decisions rest on. `cores` are those this process may run on; `memory` the bytes it
+    may still take, None when nobody looked; `open_files` how many it may hold at most.
+    """
 
     ascend: bool
     cores: int
+    memory: int | None = None
+    open_files: int = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class InEffect:
     train: Call
     num_shards: int = 1
     shard_id: int = 0
+    readers: int = 1
+    batchers: int = 1
+    open_files: int = 0
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -54,8 +62,8 @@ class InEffect:
 
 def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(ascend=device != "CPU" and _ascend_available(), cores=cores)
+    ascend = device != "CPU" and _ascend_available()
+    return Machine(ascend, usable_cores(), usable_memory(), most_open_files())
 
 
 def _ascend_available() -> bool:
@@ -64,18 +72,18 @@ def _ascend_available() -> bool:
     return bool(mindspore.device_context.ascend.is_available())
 
 
-def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
+def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None) -> InEffect:
     """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`.
 
-    `steps` are the batches of an epoch, 0 when nothing is trained.
+    `steps` are the batches of an epoch, 0 when nothing is trained. Without `demand` the pipeline is laid out for the
+    cores alone.
     """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
     sink = decide_sink(config, device, graph, steps)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
-    workers, workers_why = _workers(config.workers, machine.cores)
-    prefetch = PREFETCH if config.prefetch is None else config.prefetch
+    feed = decide_feed(config.workers, config.prefetch, machine.cores, machine.memory, machine.open_files, demand)
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
@@ -83,7 +91,10 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
         graph=graph,
         sink=sink.on,
         seen=sink.seen,
-        workers=workers,
+        workers=feed.workers,
+        readers=feed.readers,
+        batchers=feed.batchers,
+        open_files=feed.open_files,
         precision=precision,
         decisions=(
             Decision("device", asked(config.device), device, device_why),
@@ -92,10 +103,10 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
             *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
-            Decision("workers", asked(config.workers), str(workers), workers_why),
-            Decision("prefetch", asked(config.prefetch), str(prefetch), "rows and batches held ready by each operator"),
+            *feed.decisions,
+            *_autotune(config.autotune),
         ),
-        setup=_setup(device, graph, level, config.seed, workers, prefetch),
+        setup=_setup(device, graph, level, config, feed),
         train=sink.call,
     )
 
@@ -132,32 +143,32 @@ def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tup
     return (level, "asked for") if graph else (None, "needs graph mode")
 
 
-def _workers(workers: int | None, cores: int) -> tuple[int, str]:
-    if workers is None:
-        return cores, "one a core"
-    if workers > cores:
-        return cores, f"more than the {cores} cores is an error in MindSpore, so it was lowered"
-    return workers, "asked for"
+def _autotune(wanted: bool) -> tuple[Decision, ...]:
+    why = "MindSpore tries other numbers while the run goes on; what it finds is for the next run"
+    return (Decision("autotune", "on", "on", why),) if wanted else ()
 
 
-def _setup(device: str, graph: bool, level: str | None, seed: int, workers: int, prefetch: int) -> tuple[Call, ...]:
+def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
+    tune = {"enable": True, "filepath_prefix": AUTOTUNE}
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
-        Call("mindspore.set_seed", {"seed": seed}),
-        Call("mindspore.dataset.config.set_seed", {"seed": seed}),
+        Call("mindspore.set_seed", {"seed": config.seed}),
+        Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
         Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": False}),
-        Call("mindspore.dataset.config.set_num_parallel_workers", {"num": workers}),
-        Call("mindspore.dataset.config.set_prefetch_size", {"size": prefetch}),
+        Call("mindspore.dataset.config.set_num_parallel_workers", {"num": feed.workers}),
+        Call("mindspore.dataset.config.set_prefetch_size", {"size": feed.prefetch}),
+        *((Call("mindspore.dataset.config.set_enable_autotune", tune),) if config.autotune else ()),
     )
 
 
 def apply(effect: InEffect) -> None:
-    """Make the set-up calls, before any operator runs: set_device raises once one has."""
+    """Allow the open files and make the set-up calls, before any operator runs: set_device raises once one has."""
+    allow_open_files(effect.open_files)
     for call in effect.setup:
         call.make()
 

@@ -12,16 +12,18 @@ from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.data import check_labels, eval_batches
+from trainer.data import check_labels, eval_batches, try_recipe
 from trainer.decision import Decision
 from trainer.device import apply, decide, this_machine
 from trainer.errors import TrainerError
 from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, score
-from trainer.plan import check_files, find_recipe
+from trainer.plan import check_files, demand
+from trainer.recipes import find_recipe
 from trainer.runfolder import scratch
 
+USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows the side, can be read
 # Settings that have no effect on an evaluation.
 TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level")
 
@@ -75,7 +77,8 @@ def evaluate_checkpoint(
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
     check_files(folder, dataset.splits[split], full=asked.full_check)
-    effect = decide(asked, this_machine(asked.device))
+    needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
+    effect = decide(asked, this_machine(asked.device), demand=needs)
     show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
     home = Path.cwd()
     with scratch(None):
@@ -85,7 +88,8 @@ def evaluate_checkpoint(
         check_labels(folder, dataset, split)
         network = build_network(meta.config.model, home, len(meta.classes), meta.pixels.size, effect)
         checkpoint.restore(network, weights, file)
-        recipe, size = find_recipe(meta.config.recipe), asked.batch_size
+        recipe, size = find_recipe(meta.config.recipe, home), asked.batch_size
+        try_recipe(meta.config.recipe, recipe, meta.pixels.size)
         batches = eval_batches(folder, dataset, split, recipe, meta.pixels, size, effect)
         network = mixed(network, effect.precision, meta.config.keep_fp32)
         scores = evaluate_network(network, batches, size, each_batch)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mindspore.dataset import Shuffle
 from numpy.typing import NDArray
 
-from trainer.data import rows_of, train_batches
+from trainer.data import train_batches, train_keys
 from trainer.plan import RunPlan
 from trainer.runfolder import NONFINITE, write_whole
 
@@ -22,11 +21,9 @@ def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, int
 
     A second pass over key and label alone: the order is a function of seed and epoch, whatever columns are read.
     """
-    schema = plan.dataset.schema
-    columns = [schema.column("key"), schema.column("label")]
-    rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, Shuffle.GLOBAL, columns)
+    batches = train_keys(plan.folder, plan.dataset, plan.config.batch_size, plan.effect)
     found = []
-    for keys, labels in _steps(rows.batch(plan.config.batch_size, drop_remainder=True), plan, first, last):
+    for keys, labels in _steps(batches, plan, first, last):
         found.append([(str(key), int(label)) for key, label in zip(keys, labels, strict=True)])
     return found
 

@@ -8,18 +8,19 @@ from mindspore.train import Model
 
 from trainer.callbacks import Course, EpochEnd, Watch
 from trainer.config import RunConfig
-from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches
+from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
 from trainer.decision import table
 from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
+from trainer.finetune import start_from
 from trainer.keeper import Keeper
 from trainer.lineage import write_report
 from trainer.meter import Meter
 from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
-from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups
+from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups, rate_scale
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.progress import Progress
 from trainer.result import TrainResult
@@ -49,7 +50,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
         course = _course(plan)
-        network, step = _network_and_step(plan, course, home)
+        network, step = _network_and_step(plan, course, home, progress)
+        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         state = RunState()
         keeper = Keeper(run, plan, step, state, began)
         stop.check()
@@ -98,10 +100,13 @@ def _course(plan: RunPlan) -> Course:
     )
 
 
-def _network_and_step(plan: RunPlan, course: Course, home: Path) -> tuple[Any, TrainStep]:
+def _network_and_step(plan: RunPlan, course: Course, home: Path, progress: Progress) -> tuple[Any, TrainStep]:
     config, effect = plan.config, plan.effect
     network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
-    groups = parameter_groups(network.trainable_params(), plan.weight_decay)
+    for said in start_from(network, config, home, len(plan.dataset.classes)):
+        progress.note(said)
+    scale = rate_scale(config.lr_scale)
+    groups = parameter_groups(network.trainable_params(), plan.weight_decay, course.rates, scale)
     optimizer = OPTIMIZERS[config.optimizer].make(groups, course.rates)
     network = mixed(network, effect.precision, config.keep_fp32)
     scaler = effect.precision.scaler.make() if effect.precision.scaler else None

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-NORM_AND_BIAS = ("gamma", "beta", "bias")
+from trainer.errors import TrainerError
+
+NO_DECAY = ("gamma", "beta", "bias", "class_token", "positions")
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,62 @@ def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to the parameter of that name: not to a norm's gamma and beta, nor to a bias."""
-    return name.rsplit(".", 1)[-1] not in NORM_AND_BIAS
+    """Whether weight decay applies to the parameter of that name: not to a norm's gamma and beta, to a bias, or to what
+    a transformer learns of positions.
+    """
+    return name.rsplit(".", 1)[-1] not in NO_DECAY
 
 
-def parameter_groups(parameters: Sequence[Any], weight_decay: float) -> list[dict[str, Any]]:
-    """The parameters in two groups, with and without decay, in MindSpore's form; their order is kept for the update."""
+def begins(name: str, prefix: str) -> bool:
+    """Whether parameter or cell `name` is `prefix` or inside it: 'stages.1' holds 'stages.1.bias', not 'stages.12'."""
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def parse_scales(texts: Sequence[str]) -> dict[str, float]:
+    """PREFIX=FACTOR as a table; raises TrainerError for another form or a factor that is not above 0."""
+    scales = {}
+    for text in texts:
+        prefix, equals, factor = text.rpartition("=")
+        try:
+            scales[prefix] = float(factor)
+        except ValueError:
+            equals = ""
+        if not (equals and prefix and 0 < scales[prefix] < float("inf")):
+            raise TrainerError(f"--lr-scale {text}: expected PREFIX=FACTOR, such as stages=0.1, the factor above 0")
+    return scales
+
+
+def rate_scale(texts: Sequence[str]) -> Callable[[str], float]:
+    """The factor on the rate of a parameter by its name: that of the longest prefix it begins with, else 1."""
+    scales = parse_scales(texts)
+
+    def scale(name: str) -> float:
+        fitting = [prefix for prefix in scales if begins(name, prefix)]
+        return scales[max(fitting, key=len)] if fitting else 1.0
+
+    return scale
+
+
+def parameter_groups(
+    parameters: Sequence[Any],
+    weight_decay: float,
+    rates: Sequence[float] = (),
+    scale: Callable[[str], float] = lambda name: 1.0,
+) -> list[dict[str, Any]]:
+    """The parameters in groups of equal decay and rate, in MindSpore's form; their order is kept for the update.
+
+    `scale` gives the factor on `rates` of a parameter by its name; where all are 1 no group has a rate of its own.
+    """
+    table: dict[tuple[float, float], list[Any]] = {}
+    for parameter in parameters:
+        decay = weight_decay if decays(parameter.name) else 0.0
+        table.setdefault((decay, scale(parameter.name)), []).append(parameter)
     groups = [
-        {"params": [p for p in parameters if decays(p.name)], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if not decays(p.name)], "weight_decay": 0.0},
+        {"params": members, "weight_decay": decay}
+        | ({} if factor == 1.0 else {"lr": [rate * factor for rate in rates]})
+        for (decay, factor), members in sorted(table.items(), key=lambda entry: entry[0], reverse=True)
     ]
-    return [*(group for group in groups if group["params"]), {"order_params": list(parameters)}]
+    return [*groups, {"order_params": list(parameters)}]
 
 
 def _sgd(groups: list[dict[str, Any]], rates: list[float]) -> Any:

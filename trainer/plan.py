@@ -1,7 +1,9 @@
 """What a run will do, resolved before MindSpore is loaded: all refusals that need no MindSpore happen here."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
@@ -9,10 +11,12 @@ from trainer.config import RunConfig
 from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
 from trainer.errors import TrainerError, nearest
+from trainer.feed import Demand
 from trainer.models import check_model_name
-from trainer.optim import OPTIMIZERS
-from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, RECIPES, Recipe, Rgb
+from trainer.optim import OPTIMIZERS, parse_scales
+from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recipe
 
+FLOAT_BYTES = 4
 FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
 
 
@@ -60,15 +64,17 @@ class RunPlan:
 def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     """Resolve a request on a machine. Raises TrainerError for a request, ContractError for data that will not do."""
     check_model_name(config.model)
-    recipe = find_recipe(config.recipe)
+    parse_scales(config.lr_scale)
+    recipe = _with_options(find_recipe(config.recipe), config)
     optimizer = OPTIMIZERS.get(config.optimizer)
     if optimizer is None:
         raise TrainerError(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
-    steps = _steps(config.batch_size, dataset, folder)
-    effect = decide(config, machine, steps)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
+    splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
+    steps = _steps(config.batch_size, dataset, folder)
+    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size))
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
@@ -86,6 +92,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
             *effect.decisions,
             Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
             Decision("mean / std", "default", scale, pixels_why),
+            *_mixing(config, recipe),
             Decision("peak lr", asked(config.lr), f"{lr:g}", f"{config.optimizer}, batch {config.batch_size}, cosine"),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
             *_extras(config, dataset, steps),
@@ -118,11 +125,38 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int) -> list[Decision]:
     return found
 
 
-def find_recipe(name: str) -> Recipe:
-    """The recipe of that name; raises TrainerError that suggests the near one."""
-    if name not in RECIPES:
-        raise TrainerError(f"unknown recipe '{name}'; {nearest(name, RECIPES)}")
-    return RECIPES[name]
+def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:
+    """What these splits ask of the pipeline when they are open at once, of images with a side of so many pixels."""
+    shards = [shard for split in splits for shard in split.shards]
+    rows = sum(shard.rows for shard in shards)
+    return Demand(
+        files=len(shards),
+        row_bytes=sum(shard.bytes for shard in shards) // max(1, rows),
+        sample_bytes=3 * side**2 * FLOAT_BYTES,
+        batch_size=batch_size,
+    )
+
+
+def _with_options(recipe: Recipe, config: RunConfig) -> Recipe:
+    given: dict[str, Any] = {"mixup": config.mixup, "cutmix": config.cutmix, "erasing": config.erasing}
+    return replace(recipe, **{name: value for name, value in given.items() if value is not None})
+
+
+def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
+    """A line for each way of mixing that is asked for or in effect."""
+    both = recipe.mixup and recipe.cutmix
+    hows = {
+        "mixup": "one of mixup and cutmix for each batch" if both else "each batch; soft labels",
+        "cutmix": "one of mixup and cutmix for each batch" if both else "each batch; soft labels",
+        "erasing": "chance that a square of 2 to 33 % of an image becomes the mean colour",
+    }
+    return tuple(
+        Decision(
+            name, asked(getattr(config, name)), f"{getattr(recipe, name):g}" if getattr(recipe, name) else "off", how
+        )
+        for name, how in hows.items()
+        if getattr(recipe, name) or getattr(config, name) is not None
+    )
 
 
 def _steps(batch_size: int, dataset: Dataset, folder: Path) -> int:

@@ -7,7 +7,7 @@ from trainer.cli import run
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 
-NOT_SETTINGS = {"config", "dry_run", "as_json", "verbose"}
+NOT_SETTINGS = {"config", "dry_run", "preview", "as_json", "verbose"}
 
 
 def test_options_of_run_are_the_fields_of_run_config_with_the_same_defaults() -> None:
@@ -22,7 +22,7 @@ def test_every_option_says_what_it_does() -> None:
 
 
 def test_stored_form_gives_the_same_configuration_back() -> None:
-    config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3)
+    config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3, freeze=("stem",))
     assert RunConfig.from_dict(json.loads(config.to_json())) == config
 
 

@@ -92,6 +92,14 @@ def test_failure_of_the_pipeline_becomes_one_sentence() -> None:
         raise RuntimeError("map operation: [Decode] failed.\n----\nC++ call stack\n")
 
 
+def test_failure_is_told_by_the_line_that_mindspore_marks() -> None:
+    report = (
+        "Exception thrown.\n---\n- Dataset Pipeline Error Message: \n---\n[ERROR] map operation: [Decode] failed.\n"
+    )
+    with pytest.raises(TrainerError, match="reading /d failed: map operation"), data.pipeline_errors(Path("/d")):
+        raise RuntimeError(report)
+
+
 def test_other_failures_keep_their_traceback() -> None:
     with pytest.raises(RuntimeError, match="unrelated"), data.pipeline_errors(Path("/d")):
         raise RuntimeError("unrelated")

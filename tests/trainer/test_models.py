@@ -1,4 +1,6 @@
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +22,10 @@ class Flat(nn.Cell):
         return self.head(images.mean((2, 3)))
 
 def right(num_classes): return Flat(num_classes)
+def sized(num_classes, image_size):
+    net = Flat(num_classes)
+    net.side = image_size
+    return net
 def wide(num_classes): return Flat(num_classes + 1)
 def features(num_classes): return nn.ReLU()
 def no_cell(num_classes): return "net"
@@ -30,22 +36,63 @@ value = 3
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    import sys
-
     (tmp_path / "ownnets.py").write_text(OWN)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "ownnets", raising=False)
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "count"), [("resnet18", 11_689_512), ("resnet50", 25_557_032)])
-def test_resnets_have_the_published_number_of_parameters(name: str, count: int, tmp_path: Path, cpu: InEffect) -> None:
-    network = find_factory(name, tmp_path)(num_classes=1000)
-    assert sum(parameter.size for parameter in network.trainable_params()) == count
+# As torchvision and timm count them, at 1000 classes and 224 pixels.
+PUBLISHED = {
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "mobilenet_v3": 5_483_032,
+    "convnext_tiny": 28_589_128,
+    "vit_small": 22_050_664,
+}
 
 
-@pytest.mark.parametrize(("name", "side"), [("tiny", 16), ("tiny", 96), ("resnet18", 64), ("resnet50", 32)])
-def test_models_give_one_logit_a_class(name: str, side: int, tmp_path: Path, cpu: InEffect) -> None:
+@pytest.fixture
+def unfilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters of the right shape, filled with zeros: drawing 200 million numbers would take a minute."""
+    from mindspore.common import initializer
+
+    for one in ("HeNormal", "HeUniform", "Normal", "TruncatedNormal", "Uniform"):
+        monkeypatch.setattr(getattr(initializer, one), "_initialize", lambda self, array: array.fill(0))
+
+
+def test_every_model_but_tiny_is_held_to_a_published_figure() -> None:
+    assert PUBLISHED.keys() == MODELS.keys() - {"tiny"}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_models_have_the_published_number_of_parameters(
+    name: str, tmp_path: Path, cpu: InEffect, unfilled: None
+) -> None:
+    network = build_network(name, tmp_path, 1000, 224, cpu)
+    assert sum(parameter.size for parameter in network.trainable_params()) == PUBLISHED[name]
+    names = [parameter.name for parameter in network.get_parameters()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("tiny", 16),
+        ("tiny", 96),
+        ("resnet18", 64),
+        ("resnet34", 32),
+        ("resnet50", 32),
+        pytest.param("resnet101", 32, marks=pytest.mark.slow),
+        ("mobilenet_v3", 32),
+        ("convnext_tiny", 36),
+        ("vit_small", 32),
+    ],
+)
+def test_models_give_one_logit_a_class(name: str, side: int, tmp_path: Path, cpu: InEffect, unfilled: None) -> None:
     import mindspore
 
     network = build_network(name, tmp_path, 7, side, cpu).set_train(False)
@@ -56,10 +103,33 @@ def test_models_give_one_logit_a_class(name: str, side: int, tmp_path: Path, cpu
     assert np.isfinite(logits.asnumpy()).all()
 
 
-def test_parameter_names_are_unique(tmp_path: Path, cpu: InEffect) -> None:
-    for name in MODELS:
-        names = [parameter.name for parameter in find_factory(name, tmp_path)(num_classes=2).get_parameters()]
-        assert len(set(names)) == len(names)
+def test_positions_of_a_transformer_are_those_of_the_runs_image_size(
+    tmp_path: Path, cpu: InEffect, unfilled: None
+) -> None:
+    assert build_network("vit_small", tmp_path, 2, 64, cpu).positions.shape == (1, 17, 384)
+    with pytest.raises(TrainerError, match="patches of 16 pixels, which do not cover 100; use --image-size 96"):
+        build_network("vit_small", tmp_path, 2, 100, cpu)
+
+
+def test_mindcv_missing_is_said_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mindcv", None)
+    with pytest.raises(TrainerError, match="'mindcv:resnet50' needs the package mindcv: pip install mindcv"):
+        find_factory("mindcv:resnet50", tmp_path)
+
+
+def test_model_of_mindcv_is_made_by_name(own: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SimpleNamespace(
+        list_models=lambda: ["flat_net", "flat_other"],
+        create_model=lambda name, num_classes: find_factory("ownnets:right", own)(num_classes),
+    )
+    monkeypatch.setitem(sys.modules, "mindcv", made)
+    assert build_network("mindcv:flat_net", own, 3, 32, cpu).head.out_channels == 3
+    with pytest.raises(TrainerError, match="no model 'flat_nett'; did you mean 'flat_net'"):
+        build_network("mindcv:flat_nett", own, 3, 32, cpu)
+
+
+def test_own_factory_that_asks_for_the_image_size_is_given_it(own: Path, cpu: InEffect) -> None:
+    assert build_network("ownnets:sized", own, 3, 48, cpu).side == 48
 
 
 @pytest.mark.parametrize("name", ["resnet", "a:", ":b", "a:b c", "a.b"])

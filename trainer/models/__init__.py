@@ -1,26 +1,33 @@
-"""The models by name; any other is `module:factory`, a function of the user's that takes num_classes=N."""
+"""The models by name; `mindcv:NAME` is one of that package, any other is `module:factory`, a function of the user's
+that takes num_classes=N and, if it wants, image_size=S.
+"""
 
-import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trainer.errors import TrainerError, nearest
+from trainer.lookup import find_function, is_own
 
 # name -> where its factory is. Imported at first use, since a model imports MindSpore.
 MODELS = {
     "tiny": "trainer.models.tiny:tiny",
     "resnet18": "trainer.models.resnet:resnet18",
+    "resnet34": "trainer.models.resnet:resnet34",
     "resnet50": "trainer.models.resnet:resnet50",
+    "resnet101": "trainer.models.resnet:resnet101",
+    "resnet152": "trainer.models.resnet:resnet152",
+    "mobilenet_v3": "trainer.models.mobilenet:mobilenet_v3",
+    "convnext_tiny": "trainer.models.convnext:convnext_tiny",
+    "vit_small": "trainer.models.vit:vit_small",
 }
+MINDCV = "mindcv:"
 
 
 def check_model_name(name: str) -> None:
     """Raise TrainerError unless `name` is in the table or has the form `module:factory`. Imports nothing."""
-    module, colon, factory = name.partition(":")
-    if name not in MODELS and not (colon and module and factory.isidentifier()):
-        raise TrainerError(f"unknown model '{name}'; {nearest(name, MODELS)}, or your own as module:factory")
+    if name not in MODELS and not is_own(name):
+        raise TrainerError(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
 
 
 def find_factory(name: str, folder: Path) -> Callable[..., Any]:
@@ -29,16 +36,10 @@ def find_factory(name: str, folder: Path) -> Callable[..., Any]:
     Raises TrainerError when there is no such module or function; an error inside the module keeps its traceback.
     """
     check_model_name(name)
-    module_name, _, factory_name = MODELS.get(name, name).partition(":")
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if not error.name or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise TrainerError(f"model '{name}': no module '{error.name}' is installed or lies in {folder}") from None
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        raise TrainerError(f"model '{name}': {module_name} has no function '{factory_name}'")
-    return factory  # type: ignore[no-any-return]
+    if name.startswith(MINDCV):
+        from trainer.models.zoo import mindcv_factory
+
+        return mindcv_factory(name.removeprefix(MINDCV))
+    if name in MODELS:
+        return find_function("model", MODELS[name], folder)
+    return find_function("model", name, folder)

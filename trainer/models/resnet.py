@@ -1,4 +1,4 @@
-"""ResNet-18 and -50 (He et al. 2015), with the stride of a bottleneck in its 3x3 convolution: the common "v1.5"."""
+"""ResNet-18 to -152 (He et al. 2015), with the stride of a bottleneck in its 3x3 convolution: the common "v1.5"."""
 
 from mindspore import Tensor, nn
 from mindspore.common.initializer import HeNormal
@@ -71,6 +71,21 @@ def resnet18(num_classes: int) -> ResNet:
     return ResNet((2, 2, 2, 2), bottleneck=False, num_classes=num_classes)
 
 
+def resnet34(num_classes: int) -> ResNet:
+    """ResNet-34: 21,797,672 trainable parameters at 1000 classes."""
+    return ResNet((3, 4, 6, 3), bottleneck=False, num_classes=num_classes)
+
+
 def resnet50(num_classes: int) -> ResNet:
     """ResNet-50: 25,557,032 trainable parameters at 1000 classes."""
     return ResNet((3, 4, 6, 3), bottleneck=True, num_classes=num_classes)
+
+
+def resnet101(num_classes: int) -> ResNet:
+    """ResNet-101: 44,549,160 trainable parameters at 1000 classes."""
+    return ResNet((3, 4, 23, 3), bottleneck=True, num_classes=num_classes)
+
+
+def resnet152(num_classes: int) -> ResNet:
+    """ResNet-152: 60,192,808 trainable parameters at 1000 classes."""
+    return ResNet((3, 8, 36, 3), bottleneck=True, num_classes=num_classes)

@@ -1,0 +1,66 @@
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainer.conftest import CLASSES
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.plan import Pixels
+from trainer.preview import CAPTION, MARGIN, caption, draw_preview, to_picture
+
+QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
+
+
+def test_sheet_shows_the_images_of_the_pipeline_with_their_labels(stripes: Path, tmp_path: Path) -> None:
+    told = draw_preview(replace(QUICK, dataset=str(stripes)), tmp_path / "sheet.png")
+    assert told == f"{tmp_path / 'sheet.png'}: 32 images of 48 as recipe none shows them; nothing trained"
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
+    side = 112  # 56 pixels, doubled
+    assert sheet.shape == (4 * (side + CAPTION + MARGIN) + MARGIN, 8 * (side + MARGIN) + MARGIN, 3)
+    first = sheet[MARGIN : MARGIN + side, MARGIN : MARGIN + side]
+    assert 60 < first.mean() < 150, "the stripes' grey, denormalised"
+    assert np.array_equal(first[::2, ::2], first[1::2, 1::2]), "doubled, not blurred"
+    assert (sheet[MARGIN + side : MARGIN + side + CAPTION, MARGIN : MARGIN + side] < 100).any(), "a label"
+
+
+def test_sheet_of_few_rows_has_the_columns_it_needs(stripes: Path, tmp_path: Path) -> None:
+    config = replace(QUICK, dataset=str(stripes), batch_size=26, mixup=0.4, recipe="trivial")
+    assert "26 images of 48" in draw_preview(config, tmp_path / "sheet.png")
+
+
+def test_picture_is_the_image_before_it_was_normalised() -> None:
+    pixels = Pixels(4, (123.0, 116.0, 103.0), (58.0, 57.0, 56.0))
+    image = np.random.default_rng(0).integers(0, 256, (4, 4, 3)).astype(np.uint8)
+    normal = ((image - np.array(pixels.mean)) / np.array(pixels.std)).transpose(2, 0, 1).astype(np.float32)
+    np.testing.assert_array_equal(to_picture(normal, pixels), image)
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        (np.int32(1), "down"),
+        (np.array([0, 1, 0], np.float32), "down"),
+        (np.array([0.3, 0, 0.7], np.float32), "70% plain + 30% across"),
+    ],
+)
+def test_caption_names_the_class_or_the_shares_of_two(label: object, text: str) -> None:
+    assert caption(label, CLASSES) == text
+
+
+def test_names_in_any_script_are_drawn(tmp_path: Path, make_set: object) -> None:
+    folder = make_set({"train": 3}, classes=("猫", "ß" * 90, "собака"))  # type: ignore[operator]
+    draw_preview(replace(QUICK, dataset=str(folder), batch_size=3), tmp_path / "sheet.png")
+    assert Image.open(io.BytesIO((tmp_path / "sheet.png").read_bytes())).width == 3 * (112 + MARGIN) + MARGIN
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("sheet.jpg", "must end in .png"), ("missing/sheet.png", "cannot write the preview .*No such file")],
+)
+def test_file_that_cannot_be_is_refused(name: str, sentence: str, stripes: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=sentence):
+        draw_preview(replace(QUICK, dataset=str(stripes)), tmp_path / name)
