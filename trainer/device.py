@@ -15,7 +15,7 @@ from trainer.machine import allow_open_files, most_open_files, usable_cores, usa
 from trainer.precision import Precision, decide_precision
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
-AUTOTUNE = "autotune"  # what MindSpore's finding is called, in the folder where the run works
+AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
 
 
 @dataclass(frozen=True)

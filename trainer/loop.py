@@ -8,6 +8,7 @@ from typing import Any
 from mindspore.train import Model
 
 from trainer import checkpoint
+from trainer.autotune import keep_finding, only_so_far
 from trainer.callbacks import EpochEnd, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
@@ -75,6 +76,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         step = TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler)
 
         def evaluate() -> Scores | None:
+            only_so_far()
             scores = _evaluate_val(plan, network, stop)
             step.set_train(True)
             return scores
@@ -92,6 +94,9 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         watch = Watch(meter, progress, stop, config.epochs, scaled=scaler is not None)
         epoch_end = EpochEnd(meter, progress, stop, rates, run / METRICS, evaluate, save)
         effect.train.make(Model(step), config.epochs, batches, [watch, epoch_end])
+        del batches  # the pipeline ends, and MindSpore writes what it found
+        for said in keep_finding(Path.cwd(), run) if config.autotune else ():
+            progress.note(said)
         if stop.signum is not None:
             raise Interrupted(stop.signum, run / LAST if (run / LAST).exists() else None)
     return _result(plan, run, epoch_end, time.perf_counter() - began)
