@@ -16,7 +16,7 @@ from trainer.precision import Precision, decide_precision
 from trainer.sinking import decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
-AUTOTUNE = "autotune"  # what MindSpore's finding is called, in the folder where the run works
+AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
 
 
 @dataclass(frozen=True)

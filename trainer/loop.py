@@ -6,6 +6,7 @@ from typing import Any
 
 from mindspore.train import Model
 
+from trainer.autotune import keep_finding, only_so_far
 from trainer.callbacks import Course, EpochEnd, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
@@ -58,6 +59,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         _take_up(keeper, progress, config)
 
         def evaluate() -> Scores | None:
+            only_so_far()
             with step.averaged():
                 scores = _evaluate_val(plan, network, stop)
             step.set_train(True)
@@ -77,6 +79,9 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             batches.set_init_step(state.step)
             epochs, call = rounds(plan.effect.train, config.epochs, plan.steps, state.step)
             call.make(Model(step), epochs, batches, [watch, epoch_end])
+            del batches  # the pipeline ends, and MindSpore writes what it found
+            for said in keep_finding(Path.cwd(), run) if config.autotune else ():
+                progress.note(said)
         if not course.is_over(state):
             assert stop.signum is not None
             raise Interrupted(stop.signum, run / LAST)

@@ -1,0 +1,67 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config import RunConfig
+from trainer.device import Machine, decide
+from trainer.errors import TrainerError
+from trainer.feed import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
+
+PHOTOS = Demand(files=10, row_bytes=110_000, sample_bytes=3 * 224**2 * 4, batch_size=64)
+GIB = 1 << 30
+
+
+def test_plenty_of_everything_gives_a_worker_a_core_and_few_threads_beside() -> None:
+    feed = decide_feed(None, None, 64, 512 * GIB, 1 << 20, PHOTOS)
+    assert (feed.workers, feed.readers, feed.batchers, feed.prefetch) == (64, 8, 9, PREFETCH)
+    assert feed.open_files == 10 * 9 + OTHER_FILES
+
+
+def test_small_machine_has_one_reader_and_one_batcher() -> None:
+    feed = decide_feed(None, None, 2, 8 * GIB, 1 << 20, PHOTOS)
+    assert (feed.workers, feed.readers, feed.batchers, feed.prefetch) == (2, 1, 1, PREFETCH)
+
+
+def test_little_memory_costs_prefetch_first_then_workers() -> None:
+    less = decide_feed(None, None, 16, 3 * GIB, 1 << 20, PHOTOS)
+    assert less.workers == 16
+    assert LEAST_PREFETCH <= less.prefetch < PREFETCH
+    least = decide_feed(None, None, 64, 2 * GIB, 1 << 20, PHOTOS)
+    assert least.prefetch == LEAST_PREFETCH
+    assert least.workers < 64
+    assert "fewer than the 64 cores" in least.decisions[0].why
+    assert "lowered to hold no more than a quarter of the 2.0 GiB" in least.decisions[1].why
+
+
+@given(st.integers(1, 256), st.integers(0, 1 << 40), st.integers(1, 1024), st.integers(16, 1024))
+def test_what_is_held_fits_a_quarter_of_memory_or_is_the_least(cores: int, memory: int, batch: int, side: int) -> None:
+    demand = Demand(1, 100_000, 3 * side**2 * 4, batch)
+    feed = decide_feed(None, None, cores, memory, 1 << 20, demand)
+    assert 1 <= feed.readers <= feed.workers <= cores
+    held = held_bytes(feed.workers, feed.batchers, feed.prefetch, demand)
+    assert held <= memory // 4 or (feed.workers, feed.prefetch) == (1, LEAST_PREFETCH)
+
+
+def test_what_is_asked_for_is_obeyed_whatever_the_memory() -> None:
+    feed = decide_feed(3, 16, 8, 1, 1 << 20, PHOTOS)
+    assert (feed.workers, feed.prefetch) == (3, 16)
+    assert [line.asked for line in feed.decisions] == ["3", "16"]
+
+
+def test_readers_give_way_to_the_limit_of_open_files() -> None:
+    demand = Demand(300, 1, 1, 1)
+    assert decide_feed(None, None, 64, None, 1 << 20, demand).readers == 8
+    assert decide_feed(None, None, 64, None, 1200, demand).readers == 2
+
+
+def test_files_that_cannot_be_open_at_once_are_refused_with_the_figures() -> None:
+    with pytest.raises(
+        TrainerError, match=r"reading 500 files at once takes 1256 open files, .* limit is 1024; raise it"
+    ):
+        decide_feed(None, None, 8, None, 1024, Demand(500, 1, 1, 1))
+
+
+def test_machines_memory_and_files_reach_the_decision() -> None:
+    effect = decide(RunConfig("d"), Machine(False, 64, memory=2 * GIB, open_files=280), PHOTOS)
+    assert effect.workers < 64
+    assert (effect.readers, effect.open_files) == (1, 276)
