@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ META = "trainer_meta"  # the entry of a checkpoint that is no weight
 class Meta:
     """What the weights mean: how they were trained, on which data, for which classes, on which pixels.
 
-    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run.
+    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run. `policy` is what
+    dataprep did to the pixels of the data, empty in checkpoints of before it was kept.
     """
 
     config: RunConfig
@@ -29,6 +30,7 @@ class Meta:
     epoch: int
     step: int
     accuracy: float | None
+    policy: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The form in which it is stored inside the checkpoint."""

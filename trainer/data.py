@@ -38,12 +38,28 @@ def eval_batches(
     return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
 
 
-def _rows(folder: Path, dataset: Dataset, split: str, effect: InEffect, shuffle: Any) -> Any:
+def keyed_batches(
+    folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
+) -> Any:
+    """As eval_batches, with a third column: the rows' keys, str (N,)."""
+    rows = _rows(folder, dataset, split, effect, shuffle=False, roles=("image", "label", "key"))
+    images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
+    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
+
+
+def _rows(
+    folder: Path,
+    dataset: Dataset,
+    split: str,
+    effect: InEffect,
+    shuffle: Any,
+    roles: tuple[str, ...] = ("image", "label"),
+) -> Any:
     schema = dataset.schema
     # num_shards is always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
-        columns_list=[schema.column("image"), schema.column("label")],
+        columns_list=[schema.column(role) for role in roles],
         num_parallel_workers=effect.workers,
         shuffle=shuffle,
         num_shards=effect.num_shards,

@@ -113,6 +113,7 @@ def _meta(plan: RunPlan, epoch: int, step: int, accuracy: float | None) -> check
         epoch=epoch,
         step=step,
         accuracy=accuracy,
+        policy=dict(plan.dataset.policy),
     )
 
 
