@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ TRAINING = "training:"  # begins the names of those that only training needs
 class Meta:
     """What the weights mean: how they were trained, on which data, for which classes, on which pixels.
 
-    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run.
+    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run. `policy` is what
+    dataprep did to the pixels of the data, empty in checkpoints of before it was kept.
     """
 
     config: RunConfig
@@ -33,6 +34,7 @@ class Meta:
     epoch: int
     step: int
     accuracy: float | None
+    policy: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The form in which it is stored inside the checkpoint."""

@@ -3,11 +3,13 @@
 import contextlib
 import dataclasses
 import importlib
+import io
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -92,7 +94,7 @@ output_options = options(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mindspore-dataprep")
 def cli() -> None:
-    """Train and evaluate an image classifier on a dataset that `dataprep shard` has sealed."""
+    """Train, evaluate and use an image classifier on a dataset that `dataprep shard` has sealed."""
 
 
 @cli.command()
@@ -223,9 +225,20 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
 @click.argument("dataset", type=click.Path())
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to name.")
+@click.option("--report", type=click.Path(), help="Folder for report.json, classes.csv, confusion.csv, worst.csv.")
 @device_options
 @output_options
-def evaluate(checkpoint: str, dataset: str, split: str, as_json: bool, verbose: bool, **settings: Any) -> None:
+def evaluate(
+    checkpoint: str,
+    dataset: str,
+    split: str,
+    worst: int,
+    report: str | None,
+    as_json: bool,
+    verbose: bool,
+    **settings: Any,
+) -> None:
     """Score CHECKPOINT (a run folder: its best) on DATASET, each image once.
 
     Example: trainer eval runs/dataset-1 demo/dataset --split val
@@ -233,22 +246,130 @@ def evaluate(checkpoint: str, dataset: str, split: str, as_json: bool, verbose: 
     quieten(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
-        from trainer.decision import table
+        from trainer.details import summary, write_report
         from trainer.evaluate import evaluate_checkpoint
 
-        found = evaluate_checkpoint(
-            Path(checkpoint),
-            Path(dataset),
-            split,
-            asked,
-            show=lambda decisions: click.echo(table(decisions), err=True),
-            each_batch=stop.check,
-        )
+        found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
+        if report is not None:
+            write_report(Path(report), found)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return
     other = "" if found.same_data else "; not the dataset it was trained on"
-    click.echo(f"{split} accuracy {found.accuracy:.2%} ({found.correct} of {found.rows}), loss {found.loss:.4f}{other}")
+    top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
+    hits = f"{found.correct} of {found.rows}"
+    click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}")
+    click.echo(summary(found), nl=bool(summary(found)))
+
+
+def _show(decisions: Sequence[Any]) -> None:
+    from trainer.decision import table
+
+    click.echo(table(decisions), err=True)
+
+
+@cli.command()
+@click.argument("checkpoint", type=click.Path())
+@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@options(
+    click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: stdout]"),
+    click.option(
+        "--format", "row_format", type=click.Choice(["csv", "jsonl"]), help="[default: by --out's ending, csv]"
+    ),
+    click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="Classes to name for an image."),
+    click.option("--split", default="val", show_default=True, help="Of a sealed dataset: train, val or test"),
+    click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images at a time."),
+)
+@device_options
+@click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
+def predict(
+    checkpoint: str,
+    inputs: tuple[Path, ...],
+    out: Path | None,
+    row_format: str | None,
+    top: int,
+    split: str,
+    verbose: bool,
+    **settings: Any,
+) -> None:
+    """Name the classes of images: INPUT is folders, files, or one sealed dataset.
+
+    Images from disk are brought to the pixels that the shards would hold. One that cannot be read is a row with its
+    error; the rest goes on.
+
+    Example: trainer predict runs/dataset-1 photos --top 3 --out predictions.csv
+    """
+    quieten(verbose)
+    asked = RunConfig(dataset="", **settings)
+    with _stop_signals() as stop, _rows_to(out) as stream:
+        from trainer import predict as job
+
+        sealed = job.is_sealed(inputs)
+        name = "key" if sealed else "path"
+        jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
+        write: Callable[[Any], None]
+        write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
+        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _show, stop.check)
+    unread = f", {done.errors} of them could not be read" if done.errors else ""
+    click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
+    if done.errors == done.images:
+        raise TrainerError("none of the images could be read; each row says why")
+
+
+@contextlib.contextmanager
+def _rows_to(out: Path | None) -> Iterator[TextIO]:
+    """Where rows go: stdout, or a file that gets its name when it is whole. Names of files need not be UTF-8."""
+    if out is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+        yield sys.stdout
+        return
+    parts = out.with_name(f".{out.name}-{os.getpid()}")
+    try:
+        with parts.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+            yield stream
+        os.replace(parts, out)
+    except OSError as error:
+        raise TrainerError(f"cannot write {out}: {error.strerror}") from None
+    finally:
+        parts.unlink(missing_ok=True)
+
+
+@cli.command()
+@click.argument("checkpoint", type=click.Path())
+@options(
+    click.option(
+        "--format",
+        "model_format",
+        type=click.Choice(["mindir", "onnx", "air"]),
+        default="mindir",
+        show_default=True,
+        help="air on Ascend only; onnx where MindSpore knows the operators",
+    ),
+    click.option("--out", type=click.Path(path_type=Path), help="Model file. [default: beside the checkpoint]"),
+    click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Images a call."),
+)
+@device_options
+@output_options
+def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, verbose: bool, **settings: Any) -> None:
+    """Write CHECKPOINT (a run folder: its best) as a model for inference, checked against it on one batch.
+
+    Beside it a JSON says what it takes: image size, mean, std, classes.
+
+    Example: trainer export runs/dataset-1 --format mindir
+    """
+    quieten(verbose)
+    asked = RunConfig(dataset="", **settings)
+    from trainer.export import export_checkpoint
+
+    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _show)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(made)))
+        return
+    shape = " x ".join(map(str, made.input_shape))
+    off = "" if made.difference is None else f", largest difference {made.difference:.2g}"
+    click.echo(f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}")
+    click.echo(f"{made.description}: image size, mean, std and classes")
 
 
 def main() -> NoReturn:

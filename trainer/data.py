@@ -57,7 +57,14 @@ def _mixer(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
 
 
 def eval_batches(
-    folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
+    folder: Path,
+    dataset: Dataset,
+    split: str,
+    recipe: Recipe,
+    pixels: Pixels,
+    batch_size: int,
+    effect: InEffect,
+    roles: tuple[str, ...] = ("image", "label"),
 ) -> Any:
     """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Images and labels (N,) as in
     training.
@@ -70,9 +77,17 @@ def eval_batches(
         return NoBatches()
     which = ds.SequentialSampler(first, end - first) if ranks > 1 else None
     part = {"sampler": which} if which else {"shuffle": False, **_rank(effect)}
-    rows = rows_of(folder, dataset, split, effect, **part)
+    columns = [dataset.schema.column(role) for role in roles]
+    rows = rows_of(folder, dataset, split, effect, columns, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
     return _mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
+
+
+def keyed_batches(
+    folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
+) -> Any:
+    """As eval_batches, with a third column: the rows' keys, str (N,)."""
+    return eval_batches(folder, dataset, split, recipe, pixels, batch_size, effect, ("image", "label", "key"))
 
 
 class NoBatches:

@@ -183,3 +183,9 @@ def one_by_one(effect: InEffect) -> Iterator[None]:
         yield
     finally:
         mindspore.set_context(mode=GRAPH_MODE if effect.graph else PYNATIVE_MODE)
+
+
+def check_export(model_format: str, device: str) -> None:
+    """Raise TrainerError when MindSpore does not write `model_format` on `device`."""
+    if model_format == "air" and device != "Ascend":
+        raise TrainerError(f"MindSpore writes AIR on Ascend only, and this is {device}: use --format mindir here")

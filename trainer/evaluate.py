@@ -5,32 +5,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from mindspore import Tensor
-
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.data import check_labels, eval_batches, try_recipe
-from trainer.decision import Decision
-from trainer.device import apply, decide, this_machine
+from trainer.data import check_labels, keyed_batches, pipeline_errors
+from trainer.details import TOP, ClassScore, Details, WorstRow
 from trainer.errors import TrainerError
-from trainer.mixed import mixed
-from trainer.network import build_network
 from trainer.objective import Scores, score
 from trainer.plan import check_files, demand
-from trainer.recipes import find_recipe
+from trainer.restored import Restored, Show, in_effect, padded_logits, restore
 from trainer.runfolder import scratch
 
 USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows the side, can be read
-# Settings that have no effect on an evaluation.
-TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on."""
+    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on.
+
+    `top5` is the share of rows whose label is among the five highest logits, None with five classes or fewer.
+    `confusion[label][predicted]` counts rows; `worst` are those of the highest loss, the worst first.
+    """
 
     checkpoint: str
     dataset: str
@@ -38,8 +34,12 @@ class Evaluation:
     rows: int
     correct: int
     accuracy: float
+    top5: float | None
     loss: float
     same_data: bool
+    classes: tuple[ClassScore, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    worst: tuple[WorstRow, ...]
 
 
 def evaluate_network(network: Any, batches: Any, batch_size: int, each_batch: Callable[[], None]) -> Scores:
@@ -47,16 +47,9 @@ def evaluate_network(network: Any, batches: Any, batch_size: int, each_batch: Ca
     network.set_train(False)
     total = Scores()
     for images, labels in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
-        logits = network(Tensor(_padded(images, batch_size))).asnumpy()
-        total += score(logits[: len(labels)], labels)
+        total += score(padded_logits(network, images, batch_size), labels)
         each_batch()
     return total
-
-
-def _padded(images: Any, batch_size: int) -> Any:
-    # One shape for all batches: a smaller last one would be compiled again, which takes minutes on Ascend.
-    missing = batch_size - len(images)
-    return np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else images
 
 
 def evaluate_checkpoint(
@@ -64,45 +57,70 @@ def evaluate_checkpoint(
     folder: Path,
     split: str,
     asked: RunConfig,
-    show: Callable[[tuple[Decision, ...]], None],
+    show: Show,
     each_batch: Callable[[], None],
+    keep: int = 20,
 ) -> Evaluation:
-    """Score a checkpoint, or a run's best one, on a split of a sealed dataset.
+    """Score a checkpoint, or a run's best one, on a split of a sealed dataset; `keep` of the worst rows are named.
 
     `asked` carries device settings only; model, recipe and pixels are the checkpoint's. Raises TrainerError, or
     ContractError when the data is damaged or has other classes.
     """
     file, folder = checkpoint.find(path).resolve(), folder.resolve()
-    dataset = load_dataset(folder)
-    if split not in dataset.splits or not dataset.splits[split].rows:
-        raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
-    check_files(folder, dataset.splits[split], full=asked.full_check)
+    dataset = open_split(folder, split, asked.full_check)
     needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
-    effect = decide(asked, this_machine(asked.device), demand=needs)
-    show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
-    home = Path.cwd()
-    with scratch(None):
-        apply(effect)
-        weights, meta = checkpoint.load(file)
-        check_classes(meta, dataset, file, folder)
+    effect, home = in_effect(asked, show, needs), Path.cwd()
+    with scratch(None), pipeline_errors(folder):
+        ready = restore(file, home, effect)
+        check_classes(ready.meta, dataset, file, folder)
         check_labels(folder, dataset, split)
-        network = build_network(meta.config.model, home, len(meta.classes), meta.pixels.size, effect)
-        checkpoint.restore(network, weights, file)
-        recipe, size = find_recipe(meta.config.recipe, home), asked.batch_size
-        try_recipe(meta.config.recipe, recipe, meta.pixels.size)
-        batches = eval_batches(folder, dataset, split, recipe, meta.pixels, size, effect)
-        network = mixed(network, effect.precision, meta.config.keep_fp32)
-        scores = evaluate_network(network, batches, size, each_batch)
+        details = _examine(ready, dataset, folder, split, asked.batch_size, keep, each_batch)
+    if details.rows != dataset.splits[split].rows:
+        raise TrainerError(
+            f"{split} gave {details.rows} rows, {dataset.splits[split].rows} were sealed; run 'dataprep verify'"
+        )
     return Evaluation(
         checkpoint=str(file),
         dataset=str(folder),
         split=split,
-        rows=scores.rows,
-        correct=scores.correct,
-        accuracy=scores.accuracy,
-        loss=scores.loss,
-        same_data=meta.dataset_digest == dataset.digest,
+        rows=details.rows,
+        correct=details.correct,
+        accuracy=details.correct / details.rows,
+        top5=details.in_top / details.rows if len(dataset.classes) > TOP else None,
+        loss=details.loss_sum / details.rows,
+        same_data=ready.meta.dataset_digest == dataset.digest,
+        classes=details.by_class,
+        confusion=tuple(tuple(map(int, counts)) for counts in details.confusion),
+        worst=details.worst,
     )
+
+
+def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
+    """The sealed dataset, once the split's files are known to be those that were sealed. Raises TrainerError for a
+    split without rows, ContractError for damage.
+    """
+    dataset = load_dataset(folder)
+    if split not in dataset.splits or not dataset.splits[split].rows:
+        raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
+    check_files(folder, dataset.splits[split], full=full_check)
+    return dataset
+
+
+def _examine(
+    ready: Restored,
+    dataset: Dataset,
+    folder: Path,
+    split: str,
+    batch_size: int,
+    keep: int,
+    each_batch: Callable[[], None],
+) -> Details:
+    details = Details(dataset.classes, keep)
+    batches = keyed_batches(folder, dataset, split, ready.recipe, ready.meta.pixels, batch_size, ready.effect)
+    for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        details.add(ready.logits(images, batch_size), labels, map(str, keys))
+        each_batch()
+    return details
 
 
 def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: Path) -> None:

@@ -68,6 +68,7 @@ class Keeper:
             epoch=-(-state.step // plan.steps),
             step=state.step,
             accuracy=state.last.get("val_accuracy") if whole else None,
+            policy=dict(plan.dataset.policy),
         )
 
     def restore(self, note: Callable[[str], None]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas.dataset import Dataset, PixelStats, Shard, Split, file_sha256
+from schemas.dataset import Dataset, PixelStats, Shard, Split, file_sha256, load_dataset
 from schemas.layout import DATASET, index_name, shard_name
 from schemas.record import load_schema
 from trainer.config import RunConfig
@@ -107,3 +107,27 @@ def cpu() -> InEffect:
     effect = decide(RunConfig(dataset="", device="CPU", workers=1, prefetch=2), Machine(ascend=False, cores=2))
     apply(effect)
     return effect
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory: pytest.TempPathFactory, stripes: Path, cpu: InEffect) -> Path:
+    """A checkpoint of the model tiny with random weights, for the classes and pixels of `stripes`."""
+    import mindspore
+
+    from trainer import checkpoint
+    from trainer.models.tiny import tiny
+    from trainer.plan import Pixels
+
+    mindspore.set_seed(1)
+    path = tmp_path_factory.mktemp("untrained") / "best.ckpt"
+    meta = checkpoint.Meta(
+        RunConfig(str(stripes)),
+        CLASSES,
+        load_dataset(stripes).digest,
+        Pixels(32, (100.0,) * 3, (30.0,) * 3),
+        1,
+        1,
+        None,
+    )
+    checkpoint.save(path, tiny(len(CLASSES)), meta)
+    return path

@@ -1,0 +1,76 @@
+import json
+import os
+from pathlib import Path
+
+import mindspore
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+
+from trainer import checkpoint, export
+from trainer.config import RunConfig
+from trainer.device import check_export
+from trainer.errors import TrainerError
+from trainer.models.tiny import tiny
+
+ASKED = RunConfig("", device="CPU", workers=1)
+
+
+def write(path: Path, out: Path | None, model_format: str = "mindir") -> export.Exported:
+    return export.export_checkpoint(path, model_format, out, 2, ASKED, lambda decisions: None)
+
+
+def test_mindir_gives_the_checkpoints_outputs_and_says_how_to_feed_it(untrained: Path, tmp_path: Path) -> None:
+    made = write(untrained, tmp_path / "my model.mindir")
+    assert (made.input_shape, made.classes) == ((2, 3, 32, 32), 3)
+    assert made.difference is not None
+    assert made.difference < 1e-5
+    assert sorted(os.listdir(tmp_path)) == ["my model.mindir", "my model.mindir.json"]
+    assert os.stat(made.file).st_mode & 0o444 == 0o444, "colleagues can read it"
+    told = json.loads(Path(made.description).read_text())
+    assert (told["classes"], told["mean"], told["std"]) == (["across", "down", "plain"], [100.0] * 3, [30.0] * 3)
+    assert told["input"] == {"shape": [2, 3, 32, 32], "dtype": "float32", "layout": "NCHW", "channels": "RGB"}
+
+    images = Tensor(np.random.default_rng(5).normal(size=(2, 3, 32, 32)).astype(np.float32))
+    network = tiny(3)
+    checkpoint.restore(network, checkpoint.load(untrained)[0], untrained)
+    network.set_train(False)
+    found = nn.GraphCell(mindspore.load(made.file))(images)
+    np.testing.assert_allclose(found.asnumpy(), network(images).asnumpy(), atol=1e-5)
+
+
+def test_model_that_differs_is_not_kept(untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(export.CHECKS, "mindir", lambda file, images, expected: (0.5, "compared"))
+    with pytest.raises(TrainerError, match=r"differs from .* by 0\.5 in a logit"):
+        write(untrained, tmp_path / "m.mindir")
+    assert os.listdir(tmp_path) == []
+
+
+def test_onnx_is_written_and_its_check_is_said(untrained: Path, tmp_path: Path) -> None:
+    made = write(untrained, tmp_path / "m.onnx", "onnx")
+    assert Path(made.file).stat().st_size > 100_000
+    if made.difference is None:
+        assert made.note == "not checked: that takes pip install 'mindspore-dataprep[onnx]'"
+    else:
+        assert made.difference < 1e-4
+
+
+def test_air_is_for_ascend_and_said_to_be() -> None:
+    check_export("air", "Ascend")
+    with pytest.raises(TrainerError, match="AIR on Ascend only, and this is CPU: use --format mindir"):
+        check_export("air", "CPU")
+
+
+def test_operator_that_onnx_lacks_is_named(untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("\nCan not find key MaxPool3DWithArgmax in convert map.\n\n- C++ Call Stack")
+
+    monkeypatch.setattr(mindspore, "export", fail)
+    sentence = "cannot write tiny as onnx: Can not find key MaxPool3DWithArgmax in convert map.; use --format mindir"
+    with pytest.raises(TrainerError, match=sentence):
+        write(untrained, tmp_path / "m.onnx", "onnx")
+
+
+def test_folder_that_is_not_there_is_refused_before_anything_is_loaded(untrained: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="is not a folder; give --out"):
+        write(untrained, tmp_path / "gone" / "m.mindir")

@@ -1,0 +1,101 @@
+"""An image from disk must be the picture that dataprep would have sealed, up to JPEG's own loss."""
+
+import io
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataprep.images import Policy, Refusal, normalise
+from trainer.picture import Unreadable, read_picture
+
+SIDE = 24
+
+
+def colours(mode: str = "RGB", width: int = SIDE, height: int = 16) -> Image.Image:
+    ramp = np.linspace(0, 255, width * height * 4).reshape(height, width, 4).astype(np.uint8)
+    ramp[..., 3] = np.where(np.arange(width) < width // 2, 0, 200)
+    return Image.fromarray(ramp).convert(mode) if mode != "RGBA" else Image.fromarray(ramp)
+
+
+def coded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def turned(angle: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = angle
+    return exif
+
+
+def deep() -> Image.Image:
+    return Image.fromarray((np.arange(SIDE * 16).reshape(16, SIDE) * 150).astype(np.uint16))
+
+
+FILES = {
+    "jpeg": coded(colours(), "JPEG"),
+    "grey jpeg": coded(colours("L"), "JPEG"),
+    "cmyk jpeg": coded(colours("CMYK"), "JPEG"),
+    **{f"orientation {angle}": coded(colours(), "PNG", exif=turned(angle)) for angle in range(1, 9)},
+    "tiff orientation 6": coded(colours(), "TIFF", exif=turned(6)),
+    "rgba png": coded(colours("RGBA"), "PNG"),
+    "grey and alpha": coded(colours("LA"), "PNG"),
+    "palette": coded(colours("P"), "PNG"),
+    "transparent palette": coded(colours("P"), "PNG", transparency=3),
+    "transparent colour": coded(colours(), "PNG", transparency=(0, 1, 2)),
+    "bilevel": coded(colours("1"), "PNG"),
+    "16 bit": coded(deep(), "PNG"),
+    "animation": coded(colours(), "GIF", save_all=True, append_images=[colours("L").convert("RGB")]),
+    "webp": coded(colours("RGBA"), "WEBP", lossless=True),
+    "bmp": coded(colours(), "BMP"),
+    "ppm": coded(colours(), "PPM"),
+}
+
+
+def sealed(data: bytes, policy: Policy) -> np.ndarray[Any, Any]:
+    return np.asarray(Image.open(io.BytesIO(normalise(data, policy).data)).convert("RGB"))
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(resize=10)], ids=["as it is", "shrunk"])
+@pytest.mark.parametrize("name", FILES)
+def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None:
+    found, expected = read_picture(FILES[name], asdict(policy)), sealed(FILES[name], policy)
+    assert (found.shape, found.dtype) == (expected.shape, np.uint8)
+    recoded = "jpeg" in name  # a JPEG that changed is encoded once more: a few steps of brightness
+    assert np.abs(found.astype(int) - expected).max() <= (12 if recoded else 0)
+
+
+def test_without_a_known_policy_the_picture_keeps_its_size() -> None:
+    assert read_picture(FILES["orientation 6"], {}).shape == (SIDE, 16, 3)
+
+
+def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
+    assert read_picture(FILES["rgba png"], {})[0, 0].tolist() == [255, 255, 255]
+    assert read_picture(FILES["rgba png"], {"background": [9, 8, 7]})[0, 0].tolist() == [9, 8, 7]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "the file is empty"),
+        (b"hello", "it is no image of a kind that is read here"),
+        (FILES["jpeg"][:-200], "(?i)truncated"),
+        (FILES["rgba png"][:60], "."),
+        (coded(colours("F"), "TIFF"), "its pixels are of mode F"),
+    ],
+)
+def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        read_picture(data, {})
+
+
+def test_an_animation_is_refused_where_the_training_set_refused_it() -> None:
+    policy = Policy(animation="reject")
+    with pytest.raises(Refusal):
+        normalise(FILES["animation"], policy)
+    with pytest.raises(Unreadable, match="several frames"):
+        read_picture(FILES["animation"], asdict(policy))

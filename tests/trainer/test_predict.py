@@ -1,0 +1,114 @@
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.trainer.conftest import picture
+from trainer.config import RunConfig
+from trainer.errors import TrainerError
+from trainer.evaluate import evaluate_checkpoint
+from trainer.predict import Predicted, Prediction, csv_writer, find_files, is_sealed, jsonl_writer, predict
+
+ASKED = RunConfig("", device="CPU", workers=2, batch_size=4)
+
+
+def predictions(checkpoint: Path, *inputs: Path, top: int = 1) -> tuple[list[Prediction], Predicted]:
+    rows: list[Prediction] = []
+    done = predict(checkpoint, inputs, ASKED, "val", top, rows.append, lambda decisions: None, lambda: None)
+    return rows, done
+
+
+def test_files_on_disk_score_as_the_same_rows_do_when_sealed(stripes: Path, untrained: Path, tmp_path: Path) -> None:
+    sealed, done = predictions(untrained, stripes, top=3)
+    assert done == Predicted(13, 0)
+    for row in sealed:
+        _, number = row.name.split("/")
+        (tmp_path / number).write_bytes(picture(int(number[:-4]) % 3, int(number[:-4])))
+    on_disk = {Path(row.name).name: row.best for row in predictions(untrained, tmp_path, top=3)[0]}
+    assert len(on_disk) == 13
+    for row in sealed:
+        assert [name for name, _ in on_disk[row.name[4:]]] == [name for name, _ in row.best]
+        assert [score for _, score in on_disk[row.name[4:]]] == pytest.approx(
+            [score for _, score in row.best], abs=1e-6
+        )
+        assert sum(score for _, score in row.best) == pytest.approx(1)
+
+
+def test_sealed_rows_carry_their_label_and_agree_with_the_evaluation(stripes: Path, untrained: Path) -> None:
+    rows, _ = predictions(untrained, stripes)
+    found = evaluate_checkpoint(untrained, stripes, "val", ASKED, lambda decisions: None, lambda: None)
+    assert sum(row.best[0][0] == row.label for row in rows) == found.correct
+
+
+def test_broken_file_is_a_row_with_its_error_and_the_rest_goes_on(untrained: Path, tmp_path: Path) -> None:
+    good = picture(0, 0)
+    for number in range(6):
+        (tmp_path / f"{number}.jpg").write_bytes(good)
+    # MindSpore's decoder dies by a signal on a JPEG cut before its scan.
+    (tmp_path / "3.jpg").write_bytes(good[: good.index(b"\xff\xda")])
+    (tmp_path / "notes.txt").write_text("no image")
+    (tmp_path / "6 lost").symlink_to(tmp_path / "nowhere")
+    rows, done = predictions(untrained, tmp_path)
+    assert done == Predicted(8, 3)
+    errors = {Path(row.name).name: row.error for row in rows if row.error}
+    assert set(errors) == {"3.jpg", "notes.txt", "6 lost"}
+    assert errors["6 lost"] == "No such file or directory"
+    assert len({row.best for row in rows if not row.error}) == 1
+
+
+def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> None:
+    for name in ("b/1.png", "a/2.png", ".hidden/3.png", "a/.x.png", "a/Thumbs.db"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert find_files([tmp_path / "b" / "1.png", tmp_path]) == [
+        tmp_path / name for name in ("b/1.png", "a/2.png", "b/1.png")
+    ]
+
+
+def test_inputs_that_are_not_there_or_mixed_or_empty_are_refused(stripes: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="gone is not there; give image files"):
+        find_files([tmp_path / "gone"])
+    with pytest.raises(TrainerError, match="no files in"):
+        find_files([tmp_path])
+    with pytest.raises(TrainerError, match="is a sealed dataset: give it alone"):
+        is_sealed([tmp_path, stripes])
+
+
+ROWS = [
+    Prediction("x.png", (("a", 0.75), ("b", 0.25))),
+    Prediction(os.fsdecode(b"caf\xe9,.png"), (), error="the file is empty"),
+]
+
+
+def test_csv_has_a_cell_for_each_class_and_score() -> None:
+    stream = io.StringIO()
+    write = csv_writer(stream, "path", sealed=False, top=2)
+    for row in ROWS:
+        write(row)
+    assert list(csv.reader(io.StringIO(stream.getvalue()))) == [
+        ["path", "error", "class_1", "score_1", "class_2", "score_2"],
+        ["x.png", "", "a", "0.750000", "b", "0.250000"],
+        ["caf\udce9,.png", "the file is empty", "", "", "", ""],
+    ]
+
+
+def test_jsonl_has_an_object_a_line() -> None:
+    stream = io.StringIO()
+    write = jsonl_writer(stream, "key")
+    for row in (ROWS[0], ROWS[1], Prediction("k", (("a", 1.0),), label="b")):
+        write(row)
+    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [
+        {"key": "x.png", "classes": [{"class": "a", "score": 0.75}, {"class": "b", "score": 0.25}]},
+        {"key": "caf\udce9,.png", "error": "the file is empty"},
+        {"key": "k", "label": "b", "classes": [{"class": "a", "score": 1.0}]},
+    ]
+
+
+def test_large_photo_is_scored_by_the_recipe_of_the_checkpoint(untrained: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (300, 200), "red").save(tmp_path / "red.webp")
+    rows, done = predictions(untrained, tmp_path / "red.webp", top=9)
+    assert (done, len(rows[0].best)) == (Predicted(1, 0), 3)

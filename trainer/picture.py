@@ -1,0 +1,111 @@
+"""One image from disk as `dataprep shard` would have stored it, so that a model sees what it was trained on.
+
+The two programs meet only in dataset.json, whose `policy` says what was done to pixels; this applies the same to a file
+that was never sharded, and encodes nothing. Read with Pillow: MindSpore's own decoder dies by a signal on some broken
+JPEGs (measured on 2.10), which would end a whole job for one file. The only module here that uses Pillow.
+"""
+
+import io
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageCms, UnidentifiedImageError
+
+# The formats that dataprep reads. Not among them: those without a magic number, and EPS, which starts a program.
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
+WHITE = (255, 255, 255)
+WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
+ORIENTATION = 0x0112  # the EXIF tag
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class Unreadable(Exception):
+    """The file is no image that can be used; the text says why."""
+
+
+def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """The pixels, uint8 (H, W, 3) in RGB, of the image file's bytes; raises Unreadable.
+
+    `policy` is that of dataset.json, empty when it is not known: then nothing is shrunk and no profile is converted.
+    """
+    if not data:
+        raise Unreadable("the file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(_opaque(_loaded(data, policy), tuple(policy.get("background", WHITE))), np.uint8)
+    except UnidentifiedImageError:
+        raise Unreadable("it is no image of a kind that is read here") from None
+    except MemoryError:
+        raise Unreadable("its pixels do not fit into memory") from None
+    except Unreadable:
+        raise
+    except Exception as error:  # whatever Pillow's parsers raise condemns the file, and it alone
+        raise Unreadable(" ".join(str(error).split())[:200] or type(error).__name__) from None
+
+
+def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
+    image: Image.Image = Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
+    if policy.get("animation") == "reject" and image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
+        raise Unreadable("it has several frames, which the training set's policy rejects")
+    kind, full, short = image.format, image.size, policy.get("resize")
+    if short is not None and kind in ("JPEG", "MPO"):
+        image.draft(None, (short, short))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    image.load()
+    turn = _orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
+    image = _eight_bit(_in_srgb(image, policy), kind)
+    if turn in TURNS:
+        image = image.transpose(TURNS[turn])
+        full = full[::-1] if turn >= 5 else full
+    if short is not None and min(full) > short:
+        scale = short / min(full)
+        width, height = (max(short, round(side * scale)) for side in full)
+        image = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    return image
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # EXIF that cannot be read counts as none: the pixels are good
+        return 1
+
+
+def _in_srgb(image: Image.Image, policy: Mapping[str, Any]) -> Image.Image:
+    profile = image.info.get("icc_profile")
+    if policy.get("icc") != "convert" or not profile or image.mode not in ("RGB", "CMYK"):
+        return image
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        done = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    except (OSError, ImageCms.PyCMSError):
+        return image  # as while sharding: the pixels are good, whatever littlecms trips over
+    return image if done is None else done
+
+
+def _eight_bit(image: Image.Image, kind: str | None) -> Image.Image:
+    """Mode RGB, L or RGBA. 16-bit grey is shifted by 8, as MindSpore's decoder does; Pillow's convert clips at 255."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and kind in ("PNG", "PPM")):
+        return Image.fromarray((np.asarray(image).clip(0, 0xFFFF) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise Unreadable(f"its pixels are of mode {image.mode}: no value of them is known to be white")
+    if image.mode in WITH_ALPHA or "transparency" in image.info:
+        return image.convert("RGBA")
+    return image if image.mode in ("L", "RGB") else image.convert("RGB")
+
+
+def _opaque(image: Image.Image, background: tuple[int, ...]) -> Image.Image:
+    if image.mode == "RGBA":
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (*background, 255)), image)
+    return image.convert("RGB")
