@@ -102,7 +102,13 @@ def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monke
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(TrainerError("x"), 1), (Busy("x"), 75), (ContractError("x"), 3), (Interrupted(2, None), 130), (Interrupted(15, Path("c")), 143)],
+    [
+        (TrainerError("x"), 1),
+        (Busy("x"), 75),
+        (ContractError("x"), 3),
+        (Interrupted(2, None), 130),
+        (Interrupted(15, Path("c")), 143),
+    ],
 )
 def test_exit_code_tells_the_kind_of_failure(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -112,9 +112,10 @@ def test_killed_run_goes_on_to_the_very_weights_and_metrics(
         if f"{name}:{step}" == place:
             raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(faults, "reach", reach)
-        train(config)
+        with pytest.raises(Killed):
+            train(config)
     assert finished(config) is None
     train(config)
     assert content(Path("mine")) == undisturbed
