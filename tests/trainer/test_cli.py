@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from schemas.errors import ContractError
 from trainer import cli
-from trainer.errors import Interrupted, TrainerError
+from trainer.errors import Busy, Interrupted, TrainerError
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def test_dry_run_plans_for_ascend_on_any_machine_without_mindspore(stripes: Path
     assert done.returncode == 0, done.stderr
     assert "mindspore.set_device(device_target='Ascend')" in done.stdout
     assert "mindspore.amp.auto_mixed_precision(amp_level='O2')" in done.stdout
-    assert "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=-1)" in done.stdout
+    assert "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=1)" in done.stdout
     assert done.stdout.endswith("HEAVY []\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -102,7 +102,13 @@ def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monke
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(TrainerError("x"), 1), (ContractError("x"), 3), (Interrupted(2, None), 130), (Interrupted(15, Path("c")), 143)],
+    [
+        (TrainerError("x"), 1),
+        (Busy("x"), 75),
+        (ContractError("x"), 3),
+        (Interrupted(2, None), 130),
+        (Interrupted(15, Path("c")), 143),
+    ],
 )
 def test_exit_code_tells_the_kind_of_failure(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

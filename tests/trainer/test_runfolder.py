@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.errors import TrainerError
+from trainer.errors import Busy, TrainerError
 from trainer.runfolder import next_run_folder, run_folder, scratch
 
 
@@ -76,3 +76,24 @@ def test_scratch_takes_the_litter_away_and_comes_home(fails: bool, tmp_path: Pat
         pass
     assert Path.cwd() == home
     assert os.listdir(tmp_path) == ["work"]
+
+
+def test_folder_in_which_a_process_trains_is_not_entered() -> None:
+    with run_folder("mine", DATA) as run:
+        (run / "config.json").touch()
+        with pytest.raises(Busy, match="another process is training in"), run_folder("mine", DATA):
+            pass
+
+
+def test_begun_run_is_entered_and_what_a_killed_process_left_is_taken_away() -> None:
+    Path("mine/.scratch-x/rank_0").mkdir(parents=True)
+    for name in (".last-7.ckpt", ".result.json.part", "config.json", "last.ckpt"):
+        Path("mine", name).touch()
+    with run_folder("mine", DATA) as run:
+        assert sorted(os.listdir(run)) == ["config.json", "last.ckpt"]
+
+
+def test_folder_with_nothing_but_what_a_killed_process_left_counts_as_empty() -> None:
+    Path("mine/.scratch-x").mkdir(parents=True)
+    with run_folder("mine", DATA) as run:
+        assert os.listdir(run) == []

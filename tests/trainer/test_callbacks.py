@@ -1,0 +1,114 @@
+"""The callbacks as MindSpore would call them on Ascend, where one call stands for a whole sink."""
+
+import io
+import json
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from trainer.callbacks import Course, EpochEnd, Watch
+from trainer.errors import TrainerError
+from trainer.meter import Meter
+from trainer.objective import Scores
+from trainer.progress import Lines
+from trainer.signals import StopSignals
+from trainer.state import RunState
+
+
+class Run:
+    """A run of 3 epochs of 6 steps, called back as Model.train does it."""
+
+    def __init__(self, folder: Path, state: RunState | None = None, scaled: bool = False, **course: Any) -> None:
+        self.state = state or RunState()
+        self.saved: list[tuple[int, bool]] = []
+        self.stop = StopSignals()
+        self.explained: list[tuple[int, int]] = []
+        self.course = Course(epochs=3, steps=6, rates=[0.1] * 18, **course)
+        self.skipped = Tensor(np.int32(0))
+        step: Any = SimpleNamespace(scaled=scaled, skipped=self.skipped, skipped_in_row=Tensor(np.int32(2)))
+        meter, self.stream = Meter(4), io.StringIO()
+        rest = (meter, Lines(self.stream, 1), self.stop)
+        self.watch = Watch(self.course, self.state, step, *rest, self.save, self.explain)
+        self.metrics = folder / "metrics.jsonl"
+        scores = lambda: Scores(10, 5, 1.0)  # noqa: E731
+        self.epoch_end = EpochEnd(self.course, self.state, step, *rest, self.metrics, scores, self.save)
+        self.stopping = False
+
+    def save(self, best: bool = False) -> None:
+        self.saved.append((self.state.step, best))
+
+    def explain(self, what: str, first: int, last: int, element: Any) -> str:
+        self.explained.append((first, last))
+        return "the batch"
+
+    def request_stop(self) -> None:
+        self.stopping = True
+
+    def sinks(self, size: int, first: int, last: int, losses: dict[int, float] | None = None) -> None:
+        """From sink `first` to sink `last`, each an epoch to MindSpore, whose count of steps begins anew."""
+        params: Any = SimpleNamespace(cur_step_num=0, train_dataset_element=())
+        context: Any = SimpleNamespace(original_args=lambda: params, request_stop=self.request_stop)
+        for sink in range(first, last + 1):
+            self.watch.on_train_epoch_begin(context)
+            params.cur_step_num += size
+            params.net_outputs = Tensor(np.float32((losses or {}).get(sink, 1.0)))
+            self.watch.on_train_step_begin(context)
+            self.watch.on_train_step_end(context)
+            self.epoch_end.on_train_epoch_end(context)
+            if self.stopping:
+                return
+
+
+def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.sinks(3, 1, 6)
+    assert run.saved == [(6, True), (12, True), (18, True)]
+    assert [json.loads(line)["step"] for line in run.metrics.read_text().splitlines()] == [6, 12, 18]
+    assert run.stream.getvalue().splitlines()[0].startswith("epoch 1/3  step 3/6")
+    assert run.stopping, "nothing is left to do"
+
+
+def test_resumed_run_counts_on_from_its_step(tmp_path: Path) -> None:
+    run = Run(tmp_path, RunState(step=9, meter={}, best_epoch=1, best_accuracy=0.9))
+    run.sinks(3, 4, 6)
+    assert run.saved == [(12, False), (18, False)]
+    assert run.state.best_epoch == 1
+
+
+def test_save_comes_at_the_first_sink_that_ends_at_or_after_its_step(tmp_path: Path) -> None:
+    run = Run(tmp_path, save_every=4)
+    run.sinks(1, 1, 12)
+    assert [step for step, _ in run.saved] == [4, 6, 8, 12]
+    sunk = Run(tmp_path, save_every=4)
+    sunk.sinks(3, 1, 4)
+    assert [step for step, _ in sunk.saved] == [6, 9, 12]
+
+
+@pytest.mark.parametrize("sink", [1, 2])
+def test_signal_saves_once_where_the_sink_ends(sink: int, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.sinks(3, 1, sink - 1)
+    run.stop.signum = signal.SIGTERM
+    run.watch.start = run.state.step
+    run.sinks(3, sink, sink + 2)
+    assert run.saved == [(3 * sink, False)]
+    assert run.stopping
+    assert run.state.evaluated is (sink == 1)
+
+
+def test_lost_loss_names_all_steps_of_the_sink(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with pytest.raises(TrainerError, match="the loss is nan at step 6: the run diverged; the batch; try a lower --lr"):
+        run.sinks(3, 1, 2, {2: float("nan")})
+    assert run.explained == [(4, 6)]
+
+
+def test_too_many_overflows_in_a_row_end_the_run_and_fewer_do_not(tmp_path: Path) -> None:
+    Run(tmp_path, scaled=True, max_overflows=3).sinks(3, 1, 2)
+    with pytest.raises(TrainerError, match="2 updates in a row overflowed, the last at step 3; the batch"):
+        Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)

@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.config import RunConfig
+from trainer.sinking import Sink, decide_sink, rounds
+
+
+def ascend(steps: int, graph: bool = True, **asked: object) -> Sink:
+    return decide_sink(RunConfig("d", **asked), "Ascend", graph, steps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked", "size"),
+    [
+        (1000, None, 500),
+        (626, None, 313),
+        (7, None, 7),
+        (1009, None, 1009),
+        (1000, 100, 100),
+        (1000, 300, 250),
+        (6, 99, 6),
+    ],
+)
+def test_size_divides_the_epoch(steps: int, asked: int | None, size: int) -> None:
+    sink = ascend(steps, sink_size=asked)
+    assert (sink.size, sink.seen, sink.call.arguments) == (size, size, {"dataset_sink_mode": True, "sink_size": size})
+
+
+def test_cadence_is_said_beforehand() -> None:
+    told = {one.setting: (one.asked, one.effect, one.why) for one in ascend(1000, sink_size=300).decisions}
+    assert told["sink size"] == ("300", "250", "the largest below that divides the epoch of 1000")
+    assert told["seen"] == ("default", "every 250 steps", "when loss, stop signals and --save-every are looked at")
+
+
+def test_in_pynative_mode_each_step_of_a_sink_is_seen() -> None:
+    assert ascend(1000, graph=False, sink=True, sink_size=100).seen == 1
+
+
+def test_on_cpu_nothing_sinks_and_no_size_reaches_mindspore() -> None:
+    sink = decide_sink(RunConfig("d", sink=True, sink_size=5), "CPU", True, 10)
+    assert (sink.on, sink.seen, sink.call.arguments) == (False, 1, {"dataset_sink_mode": False, "sink_size": -1})
+
+
+@given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400), st.data())
+def test_rounds_lead_from_any_step_to_the_end_of_the_last_epoch(
+    steps: int, epochs: int, asked: int, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, epochs * steps - 1))
+    count, call = rounds(ascend(steps, sink_size=asked).call, epochs, steps, start)
+    size, first = call.arguments["sink_size"], call.arguments["initial_epoch"]
+    assert steps % size == 0
+    assert first * size == start  # nothing is trained twice or left out
+    assert count * size == epochs * steps
+
+
+def test_rounds_without_sink_are_epochs() -> None:
+    call = decide_sink(RunConfig("d"), "CPU", True, 6).call
+    count, call = rounds(call, 3, 6, 8)
+    assert (count, call.arguments) == (3, {"dataset_sink_mode": False, "sink_size": -1, "initial_epoch": 1})
