@@ -1,7 +1,7 @@
 """RandAugment and TrivialAugment, put together from MindSpore's C++ operators on uint8 HWC.
 
-Its own operators of these names shift by pixels where a share of the side is meant: RandAugment at its defaults leaves
-18 to 24 % of the images without a pixel of theirs, TrivialAugmentWide 13 % (measured on 2.10). AutoAugment does not shift.
+Its own operators of these names shift by pixels where a share of the side is meant, so that RandAugment at its defaults
+leaves nothing of 18 to 24 % of the images, TrivialAugmentWide of 13 % (measured on 2.10). AutoAugment does not shift.
 """
 
 import math
