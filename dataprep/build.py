@@ -191,6 +191,7 @@ def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[Planne
             geometry=sizes[shard.split],
             policy=options.policy,
             deadline_s=options.deadline,
+            decoded_later=options.prove == "decode",
             excluded={key: (reason, detail) for key, (reason, detail) in excluded.get(shard.name, {}).items()},
             mended={key: (size, mtime_ns) for key, (size, mtime_ns) in mended.get(shard.name, {}).items()},
         )

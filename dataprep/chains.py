@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
+_NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
@@ -28,7 +29,8 @@ class Chain:
     `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
     says that it holds more than eight bits a channel; `bad_extra` that a PNG chunk which pixels do not need is damaged.
     `size` is width and height in pixels where the header alone tells all there is to know: 8-bit grey or RGB with no
-    EXIF, colour profile or second picture; else None.
+    EXIF, colour profile or second picture; else None. `scan` is where the scan of a JPEG begins that is
+    one scan and nothing behind it, as cameras write it; else 0.
     """
 
     problem: str | None = None
@@ -38,17 +40,18 @@ class Chain:
     deep: bool = False
     bad_extra: bool = False
     size: tuple[int, int] | None = None
+    scan: int = 0
 
 
 def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
     """Walk from SOI to EOI, or to the first scan; what follows EOI is not looked at (cameras put previews there)."""
-    at, frame, bare = 2, -1, True
+    at, frame, bare, scan = 2, -1, True, 0
     while True:
         marker, at = _next_marker(data, at)
         if marker is None:
             return Chain("it ends without an end-of-image marker")
         if marker == 0xD9:
-            return Chain("it has no image data") if frame < 0 else _jpeg(data, frame, bare)
+            return Chain("it has no image data") if frame < 0 else _jpeg(data, frame, bare, max(scan, 0))
         if marker in _STANDALONE:
             continue
         size = int.from_bytes(data[at : at + 2], "big")
@@ -58,18 +61,20 @@ def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
             if size < _SHORTEST_FRAME:
                 return Chain("its frame header is cut", checksum=True)
             frame = at - 1
+        scan = -1 if scan else 0  # something stands behind a scan
         bare &= not 0xE1 <= marker <= 0xEF or marker == _ADOBE
         at += size
         if marker == 0xDA:
             if frame < 0:
                 return Chain("it has a scan before its frame header")
             if headers_only:
-                return _jpeg(data, frame, bare)
+                return _jpeg(data, frame, bare, at)
+            scan = at if scan == 0 else -1
             found = _NEXT_MARKER.search(data, at)
             at = found.start() if found else len(data)
 
 
-def _jpeg(data: bytes, frame: int, bare: bool) -> Chain:
+def _jpeg(data: bytes, frame: int, bare: bool, scan: int) -> Chain:
     """The chain of a whole JPEG whose frame header's marker byte is at `frame`; `bare` of EXIF and the like."""
     marker, bits = data[frame], data[frame + 3]
     kinds = (
@@ -82,11 +87,13 @@ def _jpeg(data: bytes, frame: int, bare: bool) -> Chain:
     plain = kind is None and marker <= 0xC2
     height, width = struct.unpack_from(">HH", data, frame + 4)
     simple = bare and plain and height and data[frame + 8] in (1, 3)
-    return Chain(plain=plain, kind=kind, deep=bits > 8, size=(width, height) if simple else None)
+    return Chain(plain=plain, kind=kind, deep=bits > 8, size=(width, height) if simple else None, scan=scan)
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
     """The marker at or after `at`, skipping fill and garbage as libjpeg does, and where its segment starts."""
+    if data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in _NO_MARKER:
+        return data[at + 1], at + 2  # it stands where it should
     found = _MARKER.search(data, at)
     return (data[found.end() - 1], found.end()) if found else (None, len(data))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
@@ -38,7 +38,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
-            _fail(str(error), getattr(error, "exit_code", 1))
+            _fail(str(error), getattr(error, "exit_code", DataRefused.exit_code))
         except Interrupted:
             _fail(_stopped(ctx), 143)
         except KeyboardInterrupt:

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import mul
 from time import perf_counter
 from typing import Any
 
@@ -118,10 +117,12 @@ class Refusal(Exception):
         self.detail = detail
 
 
-def normalise(data: bytes, policy: Policy, want_pixels: bool = False) -> Picture:
+def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
     """Check `data` and bring it to the policy; raises Refusal for anything that is not an image we can vouch for.
 
-    `want_pixels` asks for the decoded image at full size, at the cost of a full decode.
+    `want_pixels` asks for the decoded image at full size, at the cost of a full decode. `read_later` says that whoever
+    calls has each image read to its last byte afterwards, as the proof does: a JPEG that passes through is then only
+    begun to be read here, which finds what is wrong with its tables. Those make MindSpore's decoder die.
     """
     if not data:
         raise Refusal("empty", "the file has no bytes")
@@ -138,7 +139,8 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False) -> Picture
     with _blaming_file(chain):
         profile = _profile(image, policy)
         if _passes(image, chain, policy) and profile is None:
-            return _pass_through(data, image, policy, want_pixels)
+            begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
+            return _pass_through(data, image, policy, want_pixels, begun)
         return _remake(image, chain, policy, profile)
 
 
@@ -237,16 +239,26 @@ def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
     return _orientation(image) == 1
 
 
-def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool) -> Picture:
+_BEGUN_BYTES = 4096
+
+
+def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, begun: int) -> Picture:
     width, height = image.size
     if policy.check == "header" and not want_pixels:
         return Picture(data, width, height, (), None)
-    is_png = image.format == "PNG"
-    if not want_pixels and not is_png:
-        # At 1/8 scale libjpeg still reads the whole entropy-coded stream, at a fraction of the cost.
-        image.draft(None, (max(1, width // 8), max(1, height // 8)))
-    image.load()
-    return Picture(data, width, height, (), image if want_pixels or is_png else None)
+    if want_pixels or image.format == "PNG":
+        image.load()
+        return Picture(data, width, height, (), image)
+    if begun < len(data):
+        image = Image.open(io.BytesIO(data[:begun]))
+    # At 1/8 scale libjpeg still reads the whole entropy-coded stream, at a fraction of the cost.
+    image.draft(None, (max(1, width // 8), max(1, height // 8)))
+    try:
+        image.load()
+    except OSError as error:
+        if begun >= len(data) or "truncated" not in str(error):
+            raise
+    return Picture(data, width, height, (), None)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -380,21 +392,3 @@ def image_size(data: bytes) -> tuple[int, int]:
         return _open(data, Policy(max_pixels=1 << 40)).size
     except Refusal:
         return 0, 0
-
-
-_VALUES = range(256)
-_SQUARES = [value * value for value in _VALUES]
-
-
-def channel_moments(image: Image.Image) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean of value and of squared value per RGB channel, on 0..255, of a picture in mode RGB or L; exact sums, so the
-    same on every machine.
-    """
-    counts = image.histogram() if image.mode == "RGB" else image.histogram() * 3
-    pixels = image.width * image.height
-    means, squares = [], []
-    for channel in range(3):
-        part = counts[256 * channel : 256 * (channel + 1)]
-        means.append(sum(map(mul, _VALUES, part)) / pixels)
-        squares.append(sum(map(mul, _SQUARES, part)) / pixels)
-    return (means[0], means[1], means[2]), (squares[0], squares[1], squares[2])

@@ -107,4 +107,4 @@ def _toml_module() -> Any:
             return importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-    raise click.UsageError("--config needs tomli on Python 3.10: pip install 'mindspore-dataprep[toml]'")
+    raise click.UsageError("--config needs a TOML reader on Python 3.10: pip install tomli")

@@ -19,7 +19,7 @@ from dataprep.plan import Plan, make_plan
 from dataprep.progress import Progress
 from dataprep.seal import seal
 from dataprep.sources import SOURCES, detect_layout
-from dataprep.target import check_inputs, check_options, check_space, check_target, completed
+from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
 
@@ -55,10 +55,12 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     """
     started = time.monotonic()
     source = source.absolute()
+    check_schema(options)
     done = completed(out, str(source), options)
     if done:
         return summarise(out, done, Built(), time.monotonic() - started, already_complete=True)
     check_target(out, source, options.quarantine)
+    choose_layout(source, options)  # a mistaken SOURCE is refused before OUT is made
     with disk_errors(out), Workdir(out) as work:
         with closing(open_plan(work, source, options, progress)) as plan:
             check_space(out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))

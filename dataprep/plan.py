@@ -206,7 +206,12 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "geometry": geometry,
         "largest": largest,
         "fingerprint": place.fingerprint(intake.fingerprint),
-        "warnings": [*warnings, *_empty_classes(db, options.empty_classes), *_count_warnings(db)],
+        "warnings": [
+            *warnings,
+            *_option_warnings(db, layout, options),
+            *_empty_classes(db, options.empty_classes),
+            *_count_warnings(db),
+        ],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     db.commit()
@@ -350,6 +355,19 @@ def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
 
 def _some(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions) -> list[str]:
+    """Options that do nothing here, or hardly what was meant by them."""
+    warnings = []
+    if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
+        warnings.append("SOURCE has its splits as folders, so --val and --test do nothing")
+    (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
+    if empty and options.num_shards:
+        warnings.append(
+            f"{empty} shards will be empty: --num-shards {options.num_shards} is more than there is to fill"
+        )
+    return warnings
 
 
 def _count_warnings(db: sqlite3.Connection) -> list[str]:

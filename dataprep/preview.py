@@ -15,7 +15,7 @@ from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
 from dataprep.progress import Progress
 from dataprep.reading import read_item
-from dataprep.target import check_target
+from dataprep.target import check_schema, check_target
 
 SAMPLE = 64
 
@@ -53,6 +53,7 @@ class Preview:
 def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) -> Preview:
     """Scan and plan, time a sample of the images, write nothing. Raises DataprepError as the job itself would."""
     source = source.absolute()
+    check_schema(options)
     check_target(out, source)
     layout = choose_layout(source, options)
     with closing(sqlite3.connect("")) as db:  # SQLite's own temporary file, gone when closed

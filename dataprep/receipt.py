@@ -55,7 +55,7 @@ class Task:
 
     `attempts` is the folder in which the worker makes a folder of its own. `names` is the split's whole set.
     `excluded` are files found at fault after an earlier build, `mended` the size and time of files that were changed
-    on purpose since the plan was made.
+    on purpose since the plan was made. `decoded_later` says that the shard's images will be decoded to prove it.
     """
 
     shard: PlannedShard
@@ -70,6 +70,7 @@ class Task:
     deadline_s: float
     excluded: Excluded = field(default_factory=dict)
     mended: dict[str, tuple[int, int]] = field(default_factory=dict)
+    decoded_later: bool = False
 
 
 @dataclass

@@ -12,6 +12,8 @@ from dataprep.repair import Repaired, Salvaged
 from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
 
+WORKER_STAGES = ("read", "decode", "encode", "write")
+
 
 def as_object(result: Any) -> dict[str, Any]:
     """A result dataclass for JSON; of image bytes only the length."""
@@ -55,11 +57,13 @@ def _time(stages: dict[str, float], seconds: float) -> str:
     """What the workers' time went into, the most first, and what to look at to be faster."""
     # A shard whose every file was refused knows of no stage but reading.
     whole = max(1e-9, stages.get("all", 0.0))
-    shares = sorted(((stages.get(name, 0.0) / whole, name) for name in ("read", "decode", "encode", "write")), reverse=True)
+    shares = sorted(((stages.get(name, 0.0) / whole, name) for name in WORKER_STAGES), reverse=True)
     told = ", ".join(f"{share:.0%} {name}" for share, name in shares if share >= 0.005)
+    # Workers of a cluster prove at the same time, so that together they may take longer than the job.
     proof = stages.get("prove", 0.0) / max(1e-9, seconds)
-    limit = "prove" if proof > 0.9 else shares[0][1]
-    return f"{told} of the workers' time; the proof ran {proof:.0%} of the job's; limited by {limit}"
+    limit = "prove" if 0.9 < proof <= 1 else shares[0][1]
+    proved = f"; the proof took {proof:.0%} of the job's" if proof else ""
+    return f"{told} of the workers' time{proved}; limited by {limit}"
 
 
 @as_lines.register

@@ -17,6 +17,7 @@ from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, DUPLICATES, REJECTS, SPLITS, WORK, index_name
+from schemas.record import load_schema
 
 _OURS = re.compile(
     rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, (DATASET, REJECTS, DUPLICATES)))}"
@@ -37,6 +38,14 @@ def check_target(out: Path, source: Path, quarantine: Path | None = None) -> Non
         raise DataprepError(
             f"OUT {out} holds {foreign[0]}, which no job in it has written; choose an empty folder, or remove the file"
         )
+
+
+def check_schema(options: ShardOptions) -> None:
+    """Raise DataprepError unless --schema names one."""
+    try:
+        load_schema(options.schema)
+    except ContractError as error:
+        raise DataprepError(str(error)) from None
 
 
 def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> None:

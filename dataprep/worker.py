@@ -15,9 +15,10 @@ from typing import TextIO, TypeVar
 from dataprep import place
 from dataprep.encode import ENCODERS
 from dataprep.faults import reach
-from dataprep.images import Picture, Policy, Refusal, channel_moments, keep_decoders_single, normalise
+from dataprep.images import Picture, Policy, Refusal, keep_decoders_single, normalise
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
+from dataprep.moments import channel_moments
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
@@ -149,7 +150,7 @@ class _Build:
             raise data
         started = perf_counter()
         measured = self._moments.images < self._to_measure
-        picture = normalise(data, self._task.policy, measured)
+        picture = normalise(data, self._task.policy, measured, self._task.decoded_later)
         noted = _note(item, data, picture, self._task.policy)
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))

@@ -24,7 +24,7 @@ ALLOWED_IN = {
 }
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "magic", "chains", "faults", "software", "machine"},
+    {"errors", "item", "keys", "magic", "chains", "faults", "software", "machine", "moments"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
     {"receipt", "encode", "reading", "quarantine"},

@@ -1,139 +1,217 @@
-"""What happens around the steps, in MindSpore's callback form: report, stop on a signal, evaluate and save."""
+"""What happens around the steps, in MindSpore's callback form: report, stop on a signal, evaluate and save.
+
+MindSpore's own counts start anew in a resumed process, and with a sink size each sink is an epoch to it. So steps are
+counted in RunState, and an epoch is over when its steps are done.
+"""
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mindspore.train import Callback, RunContext
 
+from trainer import faults
 from trainer.errors import Interrupted, TrainerError
 from trainer.meter import Meter
 from trainer.objective import Scores
 from trainer.progress import EpochReport, Progress, StepReport
 from trainer.signals import StopSignals
+from trainer.state import RunState
 
-MAX_LOST_LOSSES = 20  # with a loss scale: so many losses in a row that are not finite are no passing overflow
+
+@dataclass(frozen=True)
+class Course:
+    """The fixed course of a run: `steps` batches an epoch, the rate of each update, batches an update, and options."""
+
+    epochs: int
+    steps: int
+    rates: list[float]
+    accumulate: int = 1
+    patience: int | None = None
+    save_every: int | None = None
+    max_overflows: int = 20
+
+    def is_over(self, state: RunState) -> bool:
+        """Whether nothing is left to do."""
+        return state.is_over(self.epochs * self.steps, self.steps, self.patience)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of the last update up to `step`."""
+        return self.rates[max(step // self.accumulate, 1) - 1]
+
+
+class Step(Protocol):
+    """The counters of the training cell that callbacks look at."""
+
+    scaled: bool
+    skipped: Any
+    skipped_in_row: Any
 
 
 class Watch(Callback):  # type: ignore[misc]
-    """Times each step, reports it, and ends the run when the loss is lost or a signal came.
+    """Times each step, reports it, saves every so often, and ends the run when the loss is lost or a signal came.
 
-    Reading the loss waits for the device, which makes the times true. `scaled` allows for passing overflows.
+    Reading the loss waits for the device, which makes the times true. `save()` stores the run as `state` has it.
+    `explain(what, first, last, element)` describes the batches of an epoch's steps, for an error.
     """
 
-    def __init__(self, meter: Meter, progress: Progress, stop: StopSignals, epochs: int, scaled: bool) -> None:
+    def __init__(
+        self,
+        course: Course,
+        state: RunState,
+        step: Step,
+        meter: Meter,
+        progress: Progress,
+        stop: StopSignals,
+        save: Callable[[], None],
+        explain: Callable[[str, int, int, Any], str],
+    ) -> None:
         super().__init__()
+        self.course = course
+        self.state = state
+        self.step = step
         self.meter = meter
         self.progress = progress
         self.stop = stop
-        self.epochs = epochs
-        self.allowed = MAX_LOST_LOSSES if scaled else 1
-        self.lost = 0
-        self.steps_before = 0
+        self.save = save
+        self.explain = explain
+        self.start = state.step
+        self.first_epoch = state.step // course.steps + 1
+        self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Start the epoch's clock."""
-        params = run_context.original_args()
-        self.progress.epoch_begin(params.cur_epoch_num, self.epochs, params.batch_num)
+        """Start the epoch's clock, or let it go on in a resumed one."""
+        if self.state.step % self.course.steps == 0 or not self.entered:  # else only a sink, within an epoch
+            self.enter_epoch(self.state.step // self.course.steps + 1)
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Let the clock run; with what an earlier process measured of this epoch, if it did."""
+        self.progress.epoch_begin(epoch, self.course.epochs, self.course.steps)
         self.meter.epoch_begin(time.perf_counter())
+        self.meter.go_on(self.state.meter)
+        self.entered = True
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Note that the batch has come."""
         self.meter.step_begin(time.perf_counter())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Read the loss, report, and look whether to stop."""
+        """Read the loss, report, save when it is time, and look whether to stop."""
         params = run_context.original_args()
         loss = float(params.net_outputs.asnumpy())
+        before = self.state.step
         # With sink one callback stands for all steps since the last one.
-        self.meter.step_end(time.perf_counter(), loss, params.cur_step_num - self.steps_before)
-        self.steps_before = params.cur_step_num
-        self._keep_loss(loss, params.cur_step_num)
-        wait = self.meter.data_wait if params.cur_epoch_num > 1 else None
-        self.progress.step(StepReport(params.cur_epoch_num, self.meter.steps, loss, self.meter.images_per_s, wait))
+        self.state.step = self.start + params.cur_step_num
+        self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
+        self._keep_loss(loss, before + 1, params.train_dataset_element)
+        epoch = before // self.course.steps + 1
+        wait = self.meter.data_wait if epoch > self.first_epoch else None
+        self.progress.step(StepReport(epoch, self.meter.steps, loss, self.meter.images_per_s, wait))
+        self.state.meter = self.meter.measured()
+        faults.reach("step", self.state.step)
+        every = self.course.save_every
+        due = every is not None and self.state.step // every > before // every
+        if self.state.step % self.course.steps and (due or self.stop.signum is not None):  # else EpochEnd saves
+            self.save()
+            faults.reach("saved", self.state.step)
         if self.stop.signum is not None:
             run_context.request_stop()
 
-    def _keep_loss(self, loss: float, step: int) -> None:
-        self.lost = 0 if math.isfinite(loss) else self.lost + 1
-        if self.lost >= self.allowed:
-            raise TrainerError(f"the loss is {loss} at step {step}: the run diverged; try a lower --lr or more warm-up")
-
-
-@dataclass
-class Best:
-    """The highest val accuracy so far and its epoch; without a val split the last epoch counts as best."""
-
-    epoch: int = 0
-    accuracy: float | None = None
-
-    def improves(self, epoch: int, accuracy: float | None) -> bool:
-        """Take note of an epoch; true when it is the best. Of equals the later one is kept: it has seen more."""
-        if accuracy is None or self.accuracy is None or accuracy >= self.accuracy:
-            self.epoch, self.accuracy = epoch, accuracy
-            return True
-        return False
+    def _keep_loss(self, loss: float, first: int, element: Any) -> None:
+        if self.step.scaled:
+            # The step leaves out an update that overflowed, and the scale follows: only many in a row are too many.
+            lost = int(self.step.skipped_in_row.asnumpy()) * self.course.accumulate
+            if lost < self.course.max_overflows * self.course.accumulate:
+                return
+            what = f"{lost // self.course.accumulate} updates in a row overflowed, the last at step {self.state.step}"
+        elif math.isfinite(loss):
+            return
+        else:
+            what = f"the loss is {loss} at step {self.state.step}: the run diverged"
+        batches = self.explain(what, first, self.state.step, element)
+        raise TrainerError(f"{what}; {batches}; try a lower --lr or more warm-up, and look at these images")
 
 
 class EpochEnd(Callback):  # type: ignore[misc]
     """After each epoch: evaluate, write a line of metrics, keep the last and the best weights.
 
-    `evaluate` scores the val split or returns None when there is none; `save(epoch, step, accuracy, best)` writes.
+    `evaluate` scores the val split or returns None when there is none; `save()` stores the run as `state` has it, with
+    the weights as the best ones before that when its argument is true.
     """
 
     def __init__(
         self,
+        course: Course,
+        state: RunState,
+        step: Step,
         meter: Meter,
         progress: Progress,
         stop: StopSignals,
-        rates: list[float],
         metrics: Path,
         evaluate: Callable[[], Scores | None],
-        save: Callable[[int, int, float | None, bool], None],
+        save: Callable[[bool], None],
     ) -> None:
         super().__init__()
+        self.course = course
+        self.state = state
+        self.step = step
         self.meter = meter
         self.progress = progress
         self.stop = stop
-        self.rates = rates
         self.metrics = metrics
         self.evaluate = evaluate
         self.save = save
-        self.best = Best()
-        self.reports: list[EpochReport] = []
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Evaluate and save; only save when a signal came before or meanwhile."""
-        params = run_context.original_args()
+        if self.state.step % self.course.steps:
+            return  # a sink within an epoch, or a signal: Watch has saved
+        self.finish_epoch()
+        if not self.state.evaluated or self.course.is_over(self.state):
+            run_context.request_stop()
+
+    def finish_epoch(self) -> None:
+        """Evaluate the epoch that is trained to its end, and save. The last write makes it count."""
         began = time.perf_counter()
+        self.state.evaluated = False
         try:
             self.stop.check()
             scores = self.evaluate()
         except Interrupted:
-            self.save(params.cur_epoch_num, params.cur_step_num, None, False)
-            run_context.request_stop()
+            self.save(False)
             return
-        report = self._report(params, scores, time.perf_counter() - began)
-        best = self.best.improves(report.epoch, report.val_accuracy)
-        self.save(report.epoch, report.step, report.val_accuracy, best)
-        self.reports.append(report)
+        report = self._report(scores, time.perf_counter() - began)
+        best = self.state.improves(report.epoch, report.val_accuracy)
+        self.state.evaluated, self.state.last, self.state.meter = True, asdict(report), {}
+        self._write(report)
+        faults.reach("epoch.metrics", self.state.step)
+        self.save(best)
+        faults.reach("epoch.saved", self.state.step)
+        self.progress.epoch_end(report)
+        if self.course.is_over(self.state) and report.epoch < self.course.epochs:
+            self.progress.note(f"stopped: val accuracy has not risen since epoch {self.state.rise_epoch}")
+
+    def _write(self, report: EpochReport) -> None:
         with self.metrics.open("a") as file:
             file.write(json.dumps(asdict(report)) + "\n")
-        self.progress.epoch_end(report)
+            file.flush()
+            os.fsync(file.fileno())
+            self.state.metrics_bytes = file.tell()
 
-    def _report(self, params: Any, scores: Scores | None, val_s: float) -> EpochReport:
+    def _report(self, scores: Scores | None, val_s: float) -> EpochReport:
         return EpochReport(
-            epoch=params.cur_epoch_num,
-            step=params.cur_step_num,
+            epoch=self.state.step // self.course.steps,
+            step=self.state.step,
             loss=self.meter.loss,
-            lr=self.rates[params.cur_step_num - 1],
+            lr=self.course.rate(self.state.step),
             images_per_s=round(self.meter.images_per_s, 1),
             data_wait=round(self.meter.data_wait, 4),
-            skipped=int(params.train_network.skipped.asnumpy()),
+            skipped=int(self.step.skipped.asnumpy()),
             train_s=round(self.meter.elapsed_s, 3),
             val_s=round(val_s, 3),
             val_loss=None if scores is None else scores.loss,

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
-from trainer.runfolder import BEST
+from trainer.runfolder import BEST, sync
+from trainer.state import RunState
 
-META = "trainer_meta"  # the entry of a checkpoint that is no weight
+META = "trainer_meta"  # the entries of a checkpoint that are no weights
+STATE = "trainer_state"
+TRAINING = "training:"  # begins the names of those that only training needs
 
 
 @dataclass(frozen=True)
@@ -45,27 +49,41 @@ class Meta:
         return cls(**values)
 
 
-def save(path: Path, network: Any, meta: Meta) -> None:
-    """Write `path` by way of a temporary name, on the disk before it gets its own, so that it is never half there."""
+@dataclass(frozen=True)
+class Training:
+    """What an exact resume needs beside the weights: parameters by name, and the place of the run."""
+
+    parameters: Mapping[str, Any]
+    state: RunState
+
+
+def save(path: Path, weights: Any, meta: Meta, training: Training | None = None) -> None:
+    """Write `path` by way of a temporary name, on the disk before it gets its own, so that it is never half there.
+
+    `weights` is a network, or parameters by name.
+    """
     import mindspore
 
+    entries, extra = weights, {META: meta.to_json()}
+    if training is not None:
+        states = {TRAINING + name: value for name, value in training.parameters.items()}
+        entries = [{"name": name, "data": value} for name, value in {**_named(weights), **states}.items()]
+        extra[STATE] = training.state.to_json()
+    elif isinstance(weights, dict):
+        entries = [{"name": name, "data": value} for name, value in weights.items()]
     parts = path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
     try:
-        mindspore.save_checkpoint(network, str(parts), append_dict={META: meta.to_json()}, crc_check=True)
-        _sync(parts)
+        mindspore.save_checkpoint(entries, str(parts), append_dict=extra, crc_check=True)
+        sync(parts)
         os.chmod(parts, 0o666 & ~_umask())  # MindSpore leaves it unreadable for colleagues
         os.replace(parts, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         parts.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _named(weights: Any) -> dict[str, Any]:
+    return weights if isinstance(weights, dict) else {p.name: p for p in weights.get_parameters()}
 
 
 def _umask() -> int:
@@ -85,17 +103,46 @@ def find(path: Path) -> Path:
 
 def load(path: Path) -> tuple[dict[str, Any], Meta]:
     """Weights by name, and what they mean. Raises ContractError when the file is damaged or not from this program."""
+    weights, meta, _ = _read(path)
+    return weights, meta
+
+
+def load_training(path: Path) -> tuple[dict[str, Any], Meta, Training]:
+    """Weights, what they mean, and what training goes on from. Raises ContractError, also when the last is missing."""
+    weights, meta, training = _read(path)
+    if training is None:
+        raise ContractError(f"{path} holds weights only, so no run can go on from it")
+    return weights, meta, training
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Meta, Training | None]:
     import mindspore
 
     try:
-        weights = mindspore.load_checkpoint(str(path), crc_check=True)
+        entries = mindspore.load_checkpoint(str(path), crc_check=True)
     except (ValueError, RuntimeError, TypeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ContractError(f"{path} is damaged or no MindSpore checkpoint ({first})") from None
     try:
-        return weights, Meta.from_json(weights.pop(META))
+        meta, state = Meta.from_json(entries.pop(META)), entries.pop(STATE, None)
+        states = {name: entries.pop(name) for name in list(entries) if name.startswith(TRAINING)}
+        named = {name.removeprefix(TRAINING): value for name, value in states.items()}
+        return entries, meta, None if state is None else Training(named, RunState.from_json(state))
     except (KeyError, ValueError, TypeError):
         raise ContractError(f"{path} was not written by 'trainer run': it does not name the classes it knows") from None
+
+
+def fill(parameters: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
+    """Set parameters to the values of the same names, shapes kept. Raises ContractError unless the names are equal."""
+    from mindspore import Tensor
+
+    if parameters.keys() != values.keys():
+        name = sorted(parameters.keys() ^ values.keys())[0]
+        raise ContractError(f"{path} does not fit the run: '{name}' is in only one of the two")
+    for name, parameter in parameters.items():
+        # Scalars come back with one dimension.
+        value = values[name].asnumpy().reshape(parameter.shape)
+        parameter.set_data(Tensor(value, parameter.dtype))
 
 
 def restore(network: Any, weights: dict[str, Any], path: Path) -> None:

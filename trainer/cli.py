@@ -13,12 +13,13 @@ import click
 
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.errors import Interrupted, TrainerError, nearest
+from trainer.errors import Busy, Interrupted, TrainerError, nearest
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
-from trainer.precision import AMP_LEVELS
+from trainer.precision import AMP_DTYPES, AMP_LEVELS
 from trainer.quiet import quieten
 from trainer.recipes import RECIPES
+from trainer.result import TrainResult
 from trainer.signals import StopSignals
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 BY_DEVICE = "[default: by device]"
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
-FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 
 
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -71,7 +72,8 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 device_options = options(
     click.option("--device", type=click.Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend when found]"),
     click.option("--mode", type=click.Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
-    click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision, float16. {BY_DEVICE}"),
+    click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision. {BY_DEVICE}"),
+    click.option("--amp-dtype", type=click.Choice(AMP_DTYPES), help="Its low type. [default: float16]"),
     click.option(
         "--workers", type=click.IntRange(1), help="Threads that decode. [default: one a core, if memory allows]"
     ),
@@ -96,7 +98,7 @@ def cli() -> None:
 @cli.command()
 @click.argument("dataset", type=click.Path())
 @options(
-    click.option("--out", type=click.Path(), help="Run folder, new or empty. [default: runs/<dataset's name>-<n>]"),
+    click.option("--out", type=click.Path(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
     click.option("--model", default="tiny", show_default=True, help=MODEL_HELP),
     click.option(
         "--recipe", default="small", show_default=True, help=f"{', '.join(RECIPES)}, or your own as module:function"
@@ -119,10 +121,27 @@ def cli() -> None:
 )
 @device_options
 @options(
+    click.option("--keep-fp32", multiple=True, metavar="NAME", help="Cells by class or path. May repeat."),
     click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
     click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
+    click.option(
+        "--max-overflows", type=click.IntRange(1), default=20, show_default=True, help="In a row, before it ends."
+    ),
+    click.option(
+        "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Batches to average for one update."
+    ),
+    click.option("--clip-norm", type=click.FloatRange(0, min_open=True), help="Bound the gradient's norm."),
+    click.option(
+        "--ema", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Average the weights with this decay."
+    ),
+    click.option("--patience", type=click.IntRange(1), help="End after so many epochs without a better val accuracy."),
+    click.option("--save-every", type=click.IntRange(1), metavar="STEPS", help="Save within epochs too."),
+    click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints beside the best."),
+    click.option("--resume", is_flag=True, help="Go on with an unfinished run, or fail. Without --out: the latest."),
     click.option("--sink/--no-sink", default=None, help=f"Let the device fetch its batches itself. {BY_DEVICE}"),
+    click.option("--sink-size", type=click.IntRange(1), metavar="STEPS", help=f"How many at a time. {BY_DEVICE}"),
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
+    click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
     click.option(
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
@@ -148,17 +167,28 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
 
         click.echo(draw_preview(config, Path(preview)))
         return
-    with _stop_signals() as stop:
-        from trainer.loop import train
-        from trainer.progress import make_progress
-
-        result = train(config, make_progress(sys.stderr, config.log_every), stop)
+    result = _train(config)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(result)))
         return
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
     click.echo(f"{score} ({when}): {result.best_checkpoint}")
+
+
+def _train(config: RunConfig) -> TrainResult:
+    from trainer.resume import finished, settled
+
+    config = settled(config)
+    result = finished(config)
+    if result is not None:
+        click.echo(f"{result.run} is complete; nothing is left to do", err=True)
+        return result
+    with _stop_signals() as stop:
+        from trainer.loop import train
+        from trainer.progress import make_progress
+
+        return train(config, make_progress(sys.stderr, config.log_every), stop)
 
 
 def _stop_signals() -> StopSignals:
@@ -238,7 +268,9 @@ def main() -> NoReturn:
 
 
 def exit_code(error: Exception) -> int:
-    """The exit code of a failure: 3 when the data was refused, 128 + the signal's number, 1 otherwise."""
+    """The exit code of a failure: 3 the data was refused, 75 try again later, 128 + the signal's number, else 1."""
+    if isinstance(error, Busy):
+        return AGAIN
     if isinstance(error, ContractError):
         return REFUSED
     return error.exit_code if isinstance(error, Interrupted) else FAILED

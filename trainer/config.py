@@ -38,9 +38,21 @@ class RunConfig:
     device: str | None = None
     mode: str | None = None
     amp_level: str | None = None
+    amp_dtype: str | None = None
+    keep_fp32: tuple[str, ...] = ()
     loss_scale: str | None = None
+    max_overflows: int = 20
+    accumulate: int = 1
+    clip_norm: float | None = None
+    ema: float | None = None
+    patience: int | None = None
+    save_every: int | None = None
+    keep: int = 1
+    resume: bool = False
     sink: bool | None = None
+    sink_size: int | None = None
     graph_kernel: bool = False
+    jit_level: str | None = None
     workers: int | None = None
     prefetch: int | None = None
     autotune: bool = False
@@ -58,6 +70,6 @@ class RunConfig:
         unknown = sorted(set(values) - known)
         if unknown:
             raise TrainerError(f"stored configuration: unknown key '{unknown[0]}'; {nearest(unknown[0], known)}")
-        # JSON has no tuples.
-        tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **tuples})
+        # JSON knows no tuples.
+        given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+        return cls(**given)

@@ -31,7 +31,7 @@ def train_batches(
     so a step of W ranks holds the rows of one rank's step with a batch W times as large. All ranks have equally many
     steps; the rows that do not fill a batch on each are dropped.
     """
-    rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    rows = rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
     images = scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
     batches = _mapped(rows, dataset, images, effect).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
@@ -39,6 +39,13 @@ def train_batches(
     steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
     # A rank that was one row short has been given one again, which may fill a last batch.
     return batches.take(steps) if batches.get_dataset_size() > steps else batches
+
+
+def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
+    """The batches of train_batches as keys and labels of their images, in the same order."""
+    columns = [dataset.schema.column("key"), dataset.schema.column("label")]
+    rows = rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    return rows.batch(batch_size, drop_remainder=True)
 
 
 def _mixer(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
@@ -63,7 +70,7 @@ def eval_batches(
         return NoBatches()
     which = ds.SequentialSampler(first, end - first) if ranks > 1 else None
     part = {"sampler": which} if which else {"shuffle": False, **_rank(effect)}
-    rows = _rows(folder, dataset, split, effect, **part)
+    rows = rows_of(folder, dataset, split, effect, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
     return _mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
 
@@ -76,16 +83,19 @@ class NoBatches:
         return iter(())
 
 
-def _rank(effect: InEffect) -> dict[str, int]:
+def _rank(effect: InEffect) -> dict[str, Any]:
     # Always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return {"num_shards": effect.num_shards, "shard_id": effect.shard_id}
 
 
-def _rows(folder: Path, dataset: Dataset, split: str, effect: InEffect, **which: Any) -> Any:
+def rows_of(
+    folder: Path, dataset: Dataset, split: str, effect: InEffect, columns: list[str] | None = None, **which: Any
+) -> Any:
+    """Pipeline over the rows of a split, undecoded; columns image and label unless others are given."""
     schema = dataset.schema
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
-        columns_list=[schema.column("image"), schema.column("label")],
+        columns_list=columns or [schema.column("image"), schema.column("label")],
         num_parallel_workers=effect.readers,
         **which,
     )

@@ -26,6 +26,29 @@ def asked(value: object) -> str:
 
 
 @dataclass(frozen=True)
+class Name:
+    """Something of MindSpore's that an argument stands for, such as a type, looked up only when a call is made."""
+
+    dotted: str
+
+    def __repr__(self) -> str:
+        return self.dotted
+
+    def resolve(self) -> Any:
+        """What the dotted name stands for: the longest importable module, then its attributes."""
+        parts = self.dotted.split(".")
+        for cut in range(len(parts) - 1, 0, -1):
+            try:
+                found: Any = importlib.import_module(".".join(parts[:cut]))
+            except ModuleNotFoundError:
+                continue
+            for attribute in parts[cut:]:
+                found = getattr(found, attribute)
+            return found
+        raise ModuleNotFoundError(self.dotted)
+
+
+@dataclass(frozen=True)
 class Call:
     """A call into MindSpore as data, so that it can be printed, tested against the signature, and then made."""
 
@@ -36,21 +59,13 @@ class Call:
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
 
     def resolve(self) -> Any:
-        """The function that the dotted name stands for: the longest importable module, then its attributes."""
-        parts = self.name.split(".")
-        for cut in range(len(parts) - 1, 0, -1):
-            try:
-                found: Any = importlib.import_module(".".join(parts[:cut]))
-            except ModuleNotFoundError:
-                continue
-            for attribute in parts[cut:]:
-                found = getattr(found, attribute)
-            return found
-        raise ModuleNotFoundError(self.name)
+        """The function that the dotted name stands for."""
+        return Name(self.name).resolve()
 
     def make(self, *leading: Any) -> Any:
         """Make the call; `leading` are objects of this run (a network, a dataset) that come before the arguments."""
-        return self.resolve()(*leading, **self.arguments)
+        given = {key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()}
+        return self.resolve()(*leading, **given)
 
 
 def table(decisions: Sequence[Decision]) -> str:

@@ -13,6 +13,7 @@ from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
+from trainer.sinking import decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
@@ -32,11 +33,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class InEffect:
-    """All that a device decides about a run: values, the table that explains them, and the calls to make."""
+    """All that a device decides about a run: values, the table that explains them, and the calls to make.
+
+    `seen` is after how many steps the program sees loss and signals.
+    """
 
     device: str
     graph: bool
     sink: bool
+    seen: int
     workers: int
     precision: Precision
     decisions: tuple[Decision, ...]
@@ -67,22 +72,25 @@ def _ascend_available() -> bool:
     return bool(mindspore.device_context.ascend.is_available())
 
 
-def decide(config: RunConfig, machine: Machine, demand: Demand | None = None) -> InEffect:
+def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None) -> InEffect:
     """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`.
 
-    Without `demand` the pipeline is laid out for the cores alone.
+    `steps` are the batches of an epoch, 0 when nothing is trained. Without `demand` the pipeline is laid out for the
+    cores alone.
     """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
-    sink, sink_why = _sink(config.sink, device, graph)
+    sink = decide_sink(config, device, graph, steps)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
+    level, level_why = _jit_level(config, kernel, device, graph)
     feed = decide_feed(config.workers, config.prefetch, machine.cores, machine.memory, machine.open_files, demand)
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
         device=device,
         graph=graph,
-        sink=sink,
+        sink=sink.on,
+        seen=sink.seen,
         workers=feed.workers,
         readers=feed.readers,
         batchers=feed.batchers,
@@ -92,13 +100,14 @@ def decide(config: RunConfig, machine: Machine, demand: Demand | None = None) ->
             Decision("device", asked(config.device), device, device_why),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
             *precision.decisions,
-            Decision("sink", asked(config.sink), asked(sink), sink_why),
+            *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
+            Decision("jit level", asked(config.jit_level), level or "default", level_why),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
-        setup=_setup(device, graph, kernel, config, feed),
-        train=Call("mindspore.train.Model.train", {"dataset_sink_mode": sink, "sink_size": -1}),
+        setup=_setup(device, graph, level, config, feed),
+        train=sink.call,
     )
 
 
@@ -113,16 +122,6 @@ def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     return ("Ascend", "found") if machine.ascend else ("CPU", "MindSpore finds no Ascend here")
 
 
-def _sink(sink: bool | None, device: str, graph: bool) -> tuple[bool, str]:
-    if device == "CPU":
-        return False, "MindSpore cannot sink on CPU" + (" and would ignore the request silently" if sink else "")
-    if sink is not None:
-        return sink, "asked for"
-    if not graph:
-        return False, "in pynative mode each step is to be seen"
-    return True, "the device fetches its own batches; loss and signals are seen once an epoch"
-
-
 def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     if not wanted:
         return False, "not asked for"
@@ -131,15 +130,28 @@ def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     return graph, "jit level O1" if graph else "needs graph mode"
 
 
+def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tuple[str | None, str]:
+    level = config.jit_level
+    if config.graph_kernel and level not in (None, "O1"):
+        raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; leave one out")
+    if kernel:
+        return "O1", "what fuses kernels"
+    if level is None:
+        return None, "MindSpore's own"
+    if device == "CPU":
+        return None, "MindSpore's CPU back end compiles at one level only"
+    return (level, "asked for") if graph else (None, "needs graph mode")
+
+
 def _autotune(wanted: bool) -> tuple[Decision, ...]:
     why = "MindSpore tries other numbers while the run goes on; what it finds is for the next run"
     return (Decision("autotune", "on", "on", why),) if wanted else ()
 
 
-def _setup(device: str, graph: bool, kernel: bool, config: RunConfig, feed: Feed) -> tuple[Call, ...]:
+def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
-    if kernel:
-        context["jit_config"] = {"jit_level": "O1"}
+    if level is not None:
+        context["jit_config"] = {"jit_level": level}
     tune = {"enable": True, "filepath_prefix": AUTOTUNE}
     return (
         Call("mindspore.set_device", {"device_target": device}),

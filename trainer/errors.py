@@ -10,11 +10,15 @@ class TrainerError(Exception):
     """A request that cannot be served; the text says what, where and what to do next. Exit code 1."""
 
 
+class Busy(TrainerError):
+    """Another process is at work where this one was to be. Exit code 75: try again later."""
+
+
 class Interrupted(Exception):
     """SIGINT or SIGTERM asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any."""
 
     def __init__(self, signum: int, saved: Path | None) -> None:
-        where = f"; the last checkpoint is {saved}" if saved else ""
+        where = f"; the last checkpoint is {saved}; the same command with --resume goes on" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = 128 + signum
 

@@ -16,6 +16,7 @@ from trainer.data import check_labels, eval_batches, try_recipe
 from trainer.decision import Decision
 from trainer.device import apply, decide, this_machine
 from trainer.errors import TrainerError
+from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, score
 from trainer.plan import check_files, demand
@@ -23,7 +24,8 @@ from trainer.recipes import find_recipe
 from trainer.runfolder import scratch
 
 USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows the side, can be read
-TRAINING_ONLY = ("loss scale", "sink", "graph kernel")  # settings that have no effect on an evaluation
+# Settings that have no effect on an evaluation.
+TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level")
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def evaluate_checkpoint(
         raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
     check_files(folder, dataset.splits[split], full=asked.full_check)
     needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
-    effect = decide(asked, this_machine(asked.device), needs)
+    effect = decide(asked, this_machine(asked.device), demand=needs)
     show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
     home = Path.cwd()
     with scratch(None):
@@ -89,7 +91,8 @@ def evaluate_checkpoint(
         recipe, size = find_recipe(meta.config.recipe, home), asked.batch_size
         try_recipe(meta.config.recipe, recipe, meta.pixels.size)
         batches = eval_batches(folder, dataset, split, recipe, meta.pixels, size, effect)
-        scores = evaluate_network(effect.precision.amp.make(network), batches, size, each_batch)
+        network = mixed(network, effect.precision, meta.config.keep_fp32)
+        scores = evaluate_network(network, batches, size, each_batch)
     return Evaluation(
         checkpoint=str(file),
         dataset=str(folder),

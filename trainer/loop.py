@@ -1,15 +1,13 @@
 """Main path: from a RunConfig to a trained, evaluated and stored model. Reads from top to bottom."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mindspore.train import Model
 
-from trainer import checkpoint
 from trainer.autotune import keep_finding, only_so_far
-from trainer.callbacks import EpochEnd, Watch
+from trainer.callbacks import Course, EpochEnd, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
 from trainer.decision import table
@@ -17,89 +15,118 @@ from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
 from trainer.finetune import start_from
+from trainer.keeper import Keeper
+from trainer.lineage import write_report
 from trainer.meter import Meter
+from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
 from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups, rate_scale
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.progress import Progress
-from trainer.runfolder import BEST, CONFIG, LAST, METRICS, run_folder, scratch
+from trainer.result import TrainResult
+from trainer.runfolder import BEST, CONFIG, LAST, METRICS, RESULT, holds_run, run_folder, scratch, write_whole
 from trainer.signals import StopSignals
-from trainer.step import TrainStep
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What a run came to. Accuracies are those on val, None without one; `run` is the run's folder."""
-
-    run: str
-    best_checkpoint: str
-    best_epoch: int
-    best_accuracy: float | None
-    last_accuracy: float | None
-    epochs: int
-    steps: int
-    seconds: float
-    images_per_s: float
-    dataset_digest: str
+from trainer.sinking import rounds
+from trainer.state import RunState
+from trainer.step import StepOptions, TrainStep
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:
-    """Train as asked, telling `progress`, until done or told by `stop`; all is written to a new run folder.
+    """Train as asked, telling `progress`, until done or told by `stop`; all is written to the run folder.
 
-    Raises TrainerError and ContractError before anything is compiled, Interrupted when a signal stopped the run.
+    A run that was begun in it goes on where its last checkpoint is. Raises TrainerError and ContractError before
+    anything is compiled, Interrupted when a signal stopped the run.
     """
     began = time.perf_counter()
     home = Path.cwd()
     plan = plan_run(config, this_machine(config.device))
-    effect = plan.effect
     for split in plan.used_splits:
         check_files(plan.folder, plan.dataset.splits[split], config.full_check)
         stop.check()
     progress.note(table(plan.decisions))
 
     with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder):
-        apply(effect)
+        apply(plan.effect)
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
-        network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
-        for said in start_from(network, config, home, len(plan.dataset.classes)):
-            progress.note(said)
+        course = _course(plan)
+        network, step = _network_and_step(plan, course, home, progress)
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
-        batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, effect)
-
-        rates = cosine_with_warmup(plan.lr, config.epochs * plan.steps, round(config.warmup_epochs * plan.steps))
-        groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
-        optimizer = OPTIMIZERS[config.optimizer].make(groups, rates)
-        network = effect.precision.amp.make(network)
-        scaler = effect.precision.scaler.make() if effect.precision.scaler else None
-        step = TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler)
+        state = RunState()
+        keeper = Keeper(run, plan, step, state, began)
+        stop.check()
+        _take_up(keeper, progress, config)
 
         def evaluate() -> Scores | None:
             only_so_far()
-            scores = _evaluate_val(plan, network, stop)
+            with step.averaged():
+                scores = _evaluate_val(plan, network, stop)
             step.set_train(True)
             return scores
 
-        def save(epoch: int, steps: int, accuracy: float | None, best: bool) -> None:
-            meta = _meta(plan, epoch, steps, accuracy)
-            checkpoint.save(run / LAST, network, meta)
-            if best:
-                checkpoint.save(run / BEST, network, meta)
+        def explain(what: str, first: int, last: int, element: Any) -> str:
+            return write_report(run, plan, what, (first, last), element)
 
-        stop.check()
-        (run / CONFIG).write_text(config.to_json() + "\n")
-        progress.note(f"run folder {run}; compiling the first step")
         meter = Meter(config.batch_size)
-        watch = Watch(meter, progress, stop, config.epochs, scaled=scaler is not None)
-        epoch_end = EpochEnd(meter, progress, stop, rates, run / METRICS, evaluate, save)
-        effect.train.make(Model(step), config.epochs, batches, [watch, epoch_end])
-        del batches  # the pipeline ends, and MindSpore writes what it found
-        for said in keep_finding(Path.cwd(), run) if config.autotune else ():
-            progress.note(said)
-        if stop.signum is not None:
-            raise Interrupted(stop.signum, run / LAST if (run / LAST).exists() else None)
-    return _result(plan, run, epoch_end, time.perf_counter() - began)
+        watch = Watch(course, state, step, meter, progress, stop, keeper.save, explain)
+        epoch_end = EpochEnd(course, state, step, meter, progress, stop, run / METRICS, evaluate, keeper.save)
+        if not state.evaluated:
+            watch.enter_epoch(state.step // plan.steps)
+            epoch_end.finish_epoch()
+        if state.evaluated and not course.is_over(state):
+            batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
+            batches.set_init_step(state.step)
+            epochs, call = rounds(plan.effect.train, config.epochs, plan.steps, state.step)
+            call.make(Model(step), epochs, batches, [watch, epoch_end])
+            del batches  # the pipeline ends, and MindSpore writes what it found
+            for said in keep_finding(Path.cwd(), run) if config.autotune else ():
+                progress.note(said)
+        if not course.is_over(state):
+            assert stop.signum is not None
+            raise Interrupted(stop.signum, run / LAST)
+        result = _result(plan, run, state)
+        write_whole(run / RESULT, result.to_json())
+    return result
+
+
+def _course(plan: RunPlan) -> Course:
+    config = plan.config
+    updates = config.epochs * plan.steps // config.accumulate
+    warmup = round(config.warmup_epochs * plan.steps / config.accumulate)
+    return Course(
+        epochs=config.epochs,
+        steps=plan.steps,
+        rates=cosine_with_warmup(plan.lr, updates, warmup),
+        accumulate=config.accumulate,
+        patience=config.patience,
+        save_every=config.save_every,
+        max_overflows=config.max_overflows,
+    )
+
+
+def _network_and_step(plan: RunPlan, course: Course, home: Path, progress: Progress) -> tuple[Any, TrainStep]:
+    config, effect = plan.config, plan.effect
+    network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
+    for said in start_from(network, config, home, len(plan.dataset.classes)):
+        progress.note(said)
+    scale = rate_scale(config.lr_scale)
+    groups = parameter_groups(network.trainable_params(), plan.weight_decay, course.rates, scale)
+    optimizer = OPTIMIZERS[config.optimizer].make(groups, course.rates)
+    network = mixed(network, effect.precision, config.keep_fp32)
+    scaler = effect.precision.scaler.make() if effect.precision.scaler else None
+    options = StepOptions(config.accumulate, config.clip_norm, config.ema)
+    return network, TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler, options)
+
+
+def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
+    run, begun = keeper.folder, holds_run(keeper.folder)
+    if not begun:
+        write_whole(run / CONFIG, config.to_json() + "\n")
+    where = "compiling the first step"
+    if begun and keeper.restore(progress.note):
+        where = f"going on after step {keeper.state.step}"
+    progress.note(f"run folder {run}; {where}")
 
 
 def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | None:
@@ -113,29 +140,16 @@ def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | No
     return scores
 
 
-def _meta(plan: RunPlan, epoch: int, step: int, accuracy: float | None) -> checkpoint.Meta:
-    return checkpoint.Meta(
-        config=plan.config,
-        classes=plan.dataset.classes,
-        dataset_digest=plan.dataset.digest,
-        pixels=plan.pixels,
-        epoch=epoch,
-        step=step,
-        accuracy=accuracy,
-    )
-
-
-def _result(plan: RunPlan, run: Path, epoch_end: EpochEnd, seconds: float) -> TrainResult:
-    last = epoch_end.reports[-1]
+def _result(plan: RunPlan, run: Path, state: RunState) -> TrainResult:
     return TrainResult(
         run=str(run),
         best_checkpoint=str(run / BEST),
-        best_epoch=epoch_end.best.epoch,
-        best_accuracy=epoch_end.best.accuracy,
-        last_accuracy=last.val_accuracy,
-        epochs=last.epoch,
-        steps=last.step,
-        seconds=round(seconds, 1),
-        images_per_s=last.images_per_s,
+        best_epoch=state.best_epoch,
+        best_accuracy=state.best_accuracy,
+        last_accuracy=state.last["val_accuracy"],
+        epochs=state.last["epoch"],
+        steps=state.step,
+        seconds=round(state.seconds, 1),
+        images_per_s=state.last["images_per_s"],
         dataset_digest=plan.dataset.digest,
     )

@@ -12,9 +12,25 @@ class Meter:
     def epoch_begin(self, now: float) -> None:
         """Start afresh; waiting for the first batch counts from here."""
         self._began = self._free = self._busy = now
-        self.losses: list[float] = []
-        self.steps = self._timed_steps = 0
-        self._wait_s = self._work_s = 0.0
+        self.steps = self._timed_steps = self._losses = 0
+        self._wait_s = self._work_s = self._loss_sum = 0.0
+
+    def measured(self) -> dict[str, float]:
+        """The epoch so far, for a checkpoint; empty when nothing was measured."""
+        if not self.steps:
+            return {}
+        sums = {"steps": self.steps, "timed_steps": self._timed_steps, "losses": self._losses}
+        times = {"wait_s": self._wait_s, "work_s": self._work_s, "elapsed_s": self.elapsed_s}
+        return {**sums, **times, "loss_sum": self._loss_sum}
+
+    def go_on(self, measured: dict[str, float]) -> None:
+        """Count on from what an earlier process measured of this epoch; right after epoch_begin."""
+        if not measured:
+            return
+        self.steps, self._timed_steps = int(measured["steps"]), int(measured["timed_steps"])
+        self._losses, self._loss_sum = int(measured["losses"]), measured["loss_sum"]
+        self._wait_s, self._work_s = measured["wait_s"], measured["work_s"]
+        self._began -= measured["elapsed_s"]
 
     def step_begin(self, now: float) -> None:
         """The batch has come."""
@@ -22,7 +38,8 @@ class Meter:
 
     def step_end(self, now: float, loss: float, steps: int = 1) -> None:
         """`steps` steps are done: more than one when the device sinks them."""
-        self.losses.append(loss)
+        self._losses += 1
+        self._loss_sum += loss  # one by one, so that a resumed epoch adds in the same order
         self.steps += steps
         if self.compiled:
             self._wait_s += self._busy - self._free
@@ -34,7 +51,7 @@ class Meter:
     @property
     def loss(self) -> float:
         """Mean loss of the steps seen."""
-        return sum(self.losses) / len(self.losses)
+        return self._loss_sum / self._losses
 
     @property
     def elapsed_s(self) -> float:

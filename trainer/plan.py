@@ -73,8 +73,8 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     dataset = load_dataset(folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
-    effect = decide(config, machine, demand(splits, pixels.size, config.batch_size))
-    steps = _steps(config.batch_size * effect.num_shards, dataset, folder)
+    steps = _steps(config.batch_size, dataset, folder)
+    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size))
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
@@ -95,9 +95,34 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
             *_mixing(config, recipe),
             Decision("peak lr", asked(config.lr), f"{lr:g}", f"{config.optimizer}, batch {config.batch_size}, cosine"),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
+            *_extras(config, dataset, steps),
             Decision("steps an epoch", "default", str(steps), f"{dataset.splits['train'].rows} rows, the rest dropped"),
         ),
     )
+
+
+def _extras(config: RunConfig, dataset: Dataset, steps: int) -> list[Decision]:
+    """The lines of what a plain run does without; raises TrainerError for what this dataset cannot serve."""
+    found = []
+    if config.accumulate > 1:
+        if config.accumulate > config.epochs * steps:
+            raise TrainerError(
+                f"--accumulate {config.accumulate} is more than the {config.epochs * steps} batches of the run, so the "
+                "weights would never move; give a smaller one"
+            )
+        images = f"{config.accumulate * config.batch_size} images an update"
+        found.append(Decision("accumulate", str(config.accumulate), f"{config.accumulate} batches", images))
+    if config.clip_norm is not None:
+        bound = asked(config.clip_norm)
+        found.append(Decision("clip norm", bound, bound, "over all gradients at once"))
+    if config.ema is not None:
+        found.append(Decision("ema", asked(config.ema), asked(config.ema), "the averages are evaluated and kept"))
+    if config.patience is not None:
+        if "val" not in dataset.splits or not dataset.splits["val"].rows:
+            raise TrainerError("--patience needs a val split to watch; shard with --val 0.1, or leave it out")
+        epochs = f"{config.patience} epochs"
+        found.append(Decision("patience", str(config.patience), epochs, "without a rise of val accuracy"))
+    return found
 
 
 def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:

@@ -1,12 +1,14 @@
 """Precision of a run: mixed-precision level and loss scale, by device. Pure; the calls are made in loop.py."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from trainer.config import RunConfig
-from trainer.decision import Call, Decision, asked
+from trainer.decision import Call, Decision, Name, asked
 from trainer.errors import TrainerError
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
+AMP_DTYPES = ("float16", "bfloat16")
 FIRST_SCALE = 2**16  # the largest float16 is 65504, so a gradient of 1 just survives; overflow halves it at once
 SCALE_FACTOR = 2
 SCALE_WINDOW = 2000  # finite steps in a row before the scale doubles
@@ -14,26 +16,40 @@ SCALE_WINDOW = 2000  # finite steps in a row before the scale doubles
 
 @dataclass(frozen=True)
 class Precision:
-    """The level in effect, and the calls that put it there; `scaler` is None when the loss is not scaled."""
+    """The level in effect, and the calls that put it there; `scaler` is None when the loss is not scaled.
+
+    `amp_dtype` is the name of the low type, which level O0 does not use.
+    """
 
     amp_level: str
+    amp_dtype: str
     amp: Call
     scaler: Call | None
     decisions: tuple[Decision, ...]
 
+    def dtype(self) -> Any:
+        """The low type as MindSpore's object."""
+        return Name(f"mindspore.{self.amp_dtype}").resolve()
+
 
 def decide_precision(config: RunConfig, device: str) -> Precision:
-    """Level and loss scale for `device`; raises TrainerError for a loss scale that is none of the three kinds."""
+    """Level, type and loss scale for `device`; raises TrainerError for a loss scale that is none of the three kinds."""
     level, why = _level(config.amp_level, device)
-    scale = config.loss_scale or ("none" if level == "O0" else "dynamic")
+    dtype, dtype_why = _dtype(config.amp_dtype, level, device)
+    narrow = level != "O0" and dtype == "float16"
+    scale = config.loss_scale or ("dynamic" if narrow else "none")
     scaler = _scaler(scale)
-    scale_why = "asked for" if config.loss_scale else _scale_why(level)
+    scale_why = "asked for" if config.loss_scale else _scale_why(level, dtype)
+    low_type = {} if dtype == "float16" or level == "O0" else {"dtype": Name(f"mindspore.{dtype}")}
+    shown = "float32" if level == "O0" else dtype
     return Precision(
         amp_level=level,
-        amp=Call("mindspore.amp.auto_mixed_precision", {"amp_level": level}),
+        amp_dtype=dtype,
+        amp=Call("mindspore.amp.auto_mixed_precision", {"amp_level": level, **low_type}),
         scaler=scaler,
         decisions=(
             Decision("amp level", asked(config.amp_level), level, why),
+            Decision("amp dtype", asked(config.amp_dtype), shown, dtype_why),
             Decision("loss scale", asked(config.loss_scale), scale, scale_why),
         ),
     )
@@ -41,16 +57,29 @@ def decide_precision(config: RunConfig, device: str) -> Precision:
 
 def _level(level: str | None, device: str) -> tuple[str, str]:
     if level is not None:
-        slow = device == "CPU" and level != "O0"
-        return level, "asked for, though float16 costs about twice on CPU" if slow else "asked for"
+        norms = "; norm layers too" if level == "O3" else ""
+        slow = ", though float16 costs about twice on CPU" if device == "CPU" and level != "O0" else ""
+        return level, f"asked for{norms}{slow}"
     if device == "CPU":
         return "O0", "float16 costs about twice on CPU"
-    return "O2", "float16 on the matrix units; BatchNorm and LayerNorm stay float32"
+    return "O2", "half precision on the matrix units; norm layers stay float32"
 
 
-def _scale_why(level: str) -> str:
+def _dtype(dtype: str | None, level: str, device: str) -> tuple[str, str]:
+    if level == "O0":
+        return dtype or "float16", "level O0 lowers nothing"
+    if device == "CPU" and dtype == "bfloat16":
+        return "float16", "MindSpore has no bfloat16 kernels for CPU, so it is float16 here"
+    if dtype == "bfloat16":
+        return dtype, "asked for; Atlas A2 and later have it"
+    return "float16", "the range is kept by the loss scale"
+
+
+def _scale_why(level: str, dtype: str) -> str:
     if level == "O0":
         return "float32 gradients do not underflow"
+    if dtype == "bfloat16":
+        return "bfloat16 has the range of float32"
     return f"float16 gradients underflow; {FIRST_SCALE} at first, halved on overflow, doubled in {SCALE_WINDOW} steps"
 
 

@@ -1,19 +1,23 @@
 """The folder of a run, what lies in it, and the scratch folder that keeps MindSpore's litter out of the user's way."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.errors import TrainerError
+from trainer.errors import Busy, TrainerError
 
 RUNS = Path("runs")
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
 BEST = "best.ckpt"
 LAST = "last.ckpt"
+RESULT = "result.json"  # written last: where it is, the run is complete
+NONFINITE = "nonfinite.json"
+SCRATCH = ".scratch-"
 
 
 def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
@@ -30,11 +34,14 @@ def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
 def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
     """Create the run's folder for what happens inside; taken away again when nothing was written to it.
 
-    Raises TrainerError rather than touch an earlier run.
+    A folder that holds a run is entered as it is; Busy is raised when a process works in it. Raises TrainerError for
+    a folder that holds anything else.
     """
     folder = _make(out, dataset_folder)
     try:
-        yield folder
+        with _locked(folder):
+            _sweep(folder)
+            yield folder
     finally:
         with contextlib.suppress(OSError):  # rmdir takes away an empty folder only
             folder.rmdir()
@@ -48,7 +55,7 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
         if folder.is_relative_to(dataset_folder):
             raise TrainerError(f"{folder} lies inside the dataset; give --out a folder elsewhere")
         try:
-            folder.mkdir(parents=True, exist_ok=folder.is_dir() and not any(folder.iterdir()))
+            folder.mkdir(parents=True, exist_ok=folder.is_dir() and (holds_run(folder) or _is_vacant(folder)))
             return folder
         except FileExistsError:
             if out is not None:  # otherwise another run took the number in this moment
@@ -57,13 +64,67 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
             raise TrainerError(f"cannot make the run folder {folder}: {error.strerror}") from None
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether a run was begun in the folder."""
+    return (folder / CONFIG).is_file()
+
+
+def _is_vacant(folder: Path) -> bool:
+    return all(_is_litter(path) for path in folder.iterdir())
+
+
+def _is_litter(path: Path) -> bool:
+    return path.name.startswith(".") and (path.name.startswith(SCRATCH) or path.suffix in (".ckpt", ".part"))
+
+
+def _sweep(folder: Path) -> None:
+    """Take away what a killed process has left half done."""
+    for path in [path for path in folder.iterdir() if _is_litter(path)]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    # The folder itself is locked: no file that could be left over, and the system unlocks it when the process dies.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"another process is training in {folder}; try again when it has ended") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it is on the disk as a whole, or not there."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    sync(part)
+    os.replace(part, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until what is known of a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def scratch(parent: Path | None) -> Iterator[None]:
     """Work in a folder of its own, removed at the end: MindSpore drops rank_0/, kernel_meta/, rewritten_network/ and
     images it could not decode into the working directory. `parent` None means the system's temporary folder.
     """
     home = Path.cwd()
-    folder = tempfile.mkdtemp(prefix=".scratch-", dir=parent)
+    folder = tempfile.mkdtemp(prefix=SCRATCH, dir=parent)
     try:
         os.chdir(folder)
         yield

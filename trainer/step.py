@@ -1,9 +1,25 @@
 """One training step as one cell, the same on CPU and Ascend, in graph and in pynative mode."""
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from mindspore import Parameter, Tensor, amp, nn, ops
+from mindspore import Parameter, ParameterTuple, Tensor, amp, nn, ops
 from mindspore import dtype as mstype
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What a step does beside the update.
+
+    The gradients of `accumulate` batches are averaged before one update. `clip_norm` bounds their norm over all
+    parameters. `ema` is the decay of the averaged weights, None for none.
+    """
+
+    accumulate: int = 1
+    clip_norm: float | None = None
+    ema: float | None = None
 
 
 class TrainStep(nn.Cell):  # type: ignore[misc]
@@ -11,18 +27,35 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
 
     The cell unscales what it scaled, so the optimizer keeps its loss_scale of 1. nn.TrainOneStepWithLossScaleCell
     does not run on CPU (measured on 2.10); this does, and is equal to Model's own step weight for weight.
-    `scaler` is one of mindspore.amp's, or None. `skipped` counts the steps whose update was left out.
+    `scaler` is one of mindspore.amp's, or None. `skipped` counts the updates that were left out, `skipped_in_row`
+    those since the last that was not.
     """
 
-    def __init__(self, network: nn.Cell, loss: nn.Cell, optimizer: nn.Cell, scaler: Any) -> None:
+    def __init__(
+        self, network: nn.Cell, loss: nn.Cell, optimizer: nn.Cell, scaler: Any, options: StepOptions | None = None
+    ) -> None:
         super().__init__(auto_prefix=False)
+        options = options or StepOptions()
         self.network = network
         self.loss = loss
         self.optimizer = optimizer
         self.scaler = scaler
         self.scaled = scaler is not None
-        self.skipped = Parameter(Tensor(0, mstype.int32), name="skipped_steps", requires_grad=False)
+        self.skipped = _counter("skipped_steps")
+        self.skipped_in_row = _counter("skipped_in_row")
         self.value_and_grad = ops.value_and_grad(self.forward, None, optimizer.parameters)
+        self.map = ops.HyperMap()
+        self.accumulate = options.accumulate
+        if options.accumulate > 1:
+            self.gathered = _counter("gathered")
+            self.sums = _clones(optimizer.parameters, "sum", init="zeros")
+        self.clip_norm = options.clip_norm
+        self.ema = options.ema
+        if options.ema is not None:
+            floats = [p for p in network.get_parameters() if p.dtype in mstype.float_type]
+            self.followed = ParameterTuple(floats)
+            self.averages = _clones(floats, "ema", init="same")
+            self.updates = _counter("updates")
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """The loss, times the loss scale when there is one."""
@@ -32,13 +65,108 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
         """Train on a batch of float32 (N, 3, S, S) and int32 (N,); returns its loss, unscaled."""
         loss, gradients = self.value_and_grad(images, labels)
+        if self.scaled:
+            loss = self.scaler.unscale(loss)  # before the scale is adjusted
+        if self.accumulate == 1:
+            return ops.depend(loss, self.update(gradients))
+        self.map(_add, self.sums, gradients)
+        ops.assign_add(self.gathered, Tensor(1, mstype.int32))
+        if self.gathered == self.accumulate:
+            share = Tensor(1.0 / self.accumulate, mstype.float32)
+            self.update(self.map(ops.Partial()(_times, share), self.sums))
+            self.map(_clear, self.sums)
+            ops.assign(self.gathered, Tensor(0, mstype.int32))
+        return loss
+
+    def update(self, gradients: tuple[Tensor, ...]) -> Any:
+        """Move the weights unless a gradient overflowed, and let the loss scale follow."""
         if not self.scaled:
-            return ops.depend(loss, self.optimizer(gradients))
+            return self.move(gradients)
         finite = amp.all_finite(gradients)
         if finite:
-            self.optimizer(self.scaler.unscale(gradients))
+            self.move(self.scaler.unscale(gradients))
+            ops.assign(self.skipped_in_row, Tensor(0, mstype.int32))
         else:
             ops.assign_add(self.skipped, Tensor(1, mstype.int32))
-        loss = self.scaler.unscale(loss)
+            ops.assign_add(self.skipped_in_row, Tensor(1, mstype.int32))
         self.scaler.adjust(finite)
-        return loss
+        return True
+
+    def move(self, gradients: tuple[Tensor, ...]) -> Any:
+        """Clip, update, and let the averages follow."""
+        if self.clip_norm is not None:
+            norm = ops.sqrt(ops.addn(self.map(_square_sum, gradients)))
+            factor = ops.minimum(self.clip_norm / (norm + 1e-12), Tensor(1.0, mstype.float32))
+            gradients = self.map(ops.Partial()(_times, factor), gradients)
+        done = self.optimizer(gradients)
+        if self.ema is not None:
+            # Lower at first, or the averages would long remember the weights that the run began with.
+            count = ops.cast(ops.assign_add(self.updates, Tensor(1, mstype.int32)), mstype.float32)
+            decay = ops.minimum((1.0 + count) / (10.0 + count), Tensor(self.ema, mstype.float32))
+            done = ops.depend(done, self.map(ops.Partial()(_follow, decay), self.averages, self.followed))
+        return done
+
+    def inference_parameters(self) -> dict[str, Parameter]:
+        """The weights to evaluate, export and keep: the averages when there are any, under the network's names."""
+        found = {parameter.name: parameter for parameter in self.network.get_parameters()}
+        if self.ema is not None:
+            found |= {p.name: average for p, average in zip(self.followed, self.averages, strict=True)}
+        return found
+
+    def training_parameters(self) -> dict[str, Parameter]:
+        """All that an exact resume needs beside those: optimizer, counters, loss scale, weights behind the averages."""
+        known = {id(parameter) for parameter in self.inference_parameters().values()}
+        scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
+        found = [*self.get_parameters(), *(p for p in scaler if p is not None)]
+        return {f"{p.name}": p for p in found if id(p) not in known}
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the network holds the averages, if there are any; afterwards again its own weights."""
+        if self.ema is None:
+            yield
+            return
+        kept = [parameter.asnumpy().copy() for parameter in self.followed]
+        _fill(self.followed, [average.asnumpy().copy() for average in self.averages])
+        try:
+            yield
+        finally:
+            _fill(self.followed, kept)
+
+
+def _counter(name: str) -> Parameter:
+    return Parameter(Tensor(0, mstype.int32), name=name, requires_grad=False)
+
+
+def _clones(parameters: Any, prefix: str, init: str) -> ParameterTuple:
+    clones = ParameterTuple(parameters).clone(prefix=prefix, init=init)
+    for clone in clones:
+        clone.requires_grad = False
+    return clones
+
+
+def _fill(parameters: Any, values: list[Any]) -> None:
+    # By way of the host, for Parameter.set_data may share the memory of what it is given.
+    for parameter, value in zip(parameters, values, strict=True):
+        parameter.set_data(Tensor(value, parameter.dtype))
+
+
+def _add(total: Tensor, gradient: Tensor) -> Any:
+    return ops.depend(True, ops.assign_add(total, ops.cast(gradient, total.dtype)))
+
+
+def _clear(total: Tensor) -> Any:
+    return ops.depend(True, ops.assign(total, ops.zeros_like(total)))
+
+
+def _times(factor: Tensor, gradient: Tensor) -> Tensor:
+    return gradient * ops.cast(factor, gradient.dtype)
+
+
+def _square_sum(gradient: Tensor) -> Tensor:
+    wide = ops.cast(gradient, mstype.float32)
+    return (wide * wide).sum()
+
+
+def _follow(decay: Tensor, average: Tensor, value: Tensor) -> Any:
+    return ops.depend(True, ops.assign(average, average * decay + value * (1.0 - decay)))

@@ -21,7 +21,7 @@ def main() -> None:
 
     def ours(plan: RunPlan) -> Any:
         check_files(plan.folder, plan.train_split, plan.config.full_check)
-        check_labels(plan.folder, plan.dataset, "train", plan.effect)
+        check_labels(plan.folder, plan.dataset, "train")
         figures["checks_s"] = time.perf_counter() - began
         return train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, BATCH, plan.effect)
 

@@ -20,7 +20,7 @@ def found(rows: int) -> Iterator[Found]:
     for number in range(rows):
         name = f"class{number % CLASSES:04d}"
         path = f"{name}/{number:09d}.jpg"
-        yield Item(path, path, name, None, MEAN_BYTES + number % 1009, 1_700_000_000_000_000_000 + number)
+        yield Item(path, name, None, MEAN_BYTES + number % 1009, 1_700_000_000_000_000_000 + number)
 
 
 def main() -> None:

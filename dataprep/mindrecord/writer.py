@@ -11,6 +11,9 @@ from dataprep.mindrecord.rows import RowCodec
 from schemas.layout import index_name
 from schemas.record import RecordSchema
 
+# Small images are gathered into writes of this size: one a row costs as much as all else that is done to the row.
+WRITE_BYTES = 1 << 20
+
 
 class ShardWriter:
     """Writes shard `shard_id` of the set `names` at `folder / names[shard_id]`, and its index beside it.
@@ -40,7 +43,7 @@ class ShardWriter:
         self._raw_data = bytearray()  # what the open raw page holds
         self._group_raw = bytearray()  # the scalars of the open row group
         self._group_rows: list[tuple[int, int, int, int, tuple[Any, ...]]] = []
-        self._file = self.path.open("wb")
+        self._file = self.path.open("wb", buffering=WRITE_BYTES)
         self._index = IndexWriter(self.path, schema)
 
     def __enter__(self) -> "ShardWriter":

@@ -202,3 +202,10 @@ def test_budgets() -> None:
     assert (budget.allows(3, 200), budget.allows(4, 200), str(budget)) == (True, False, "1.5%")
     assert str(BudgetType().convert("7", None, None)) == "7"
     assert str(BudgetType().convert("1%", None, None)) == "1%"
+
+
+def test_a_mistaken_source_is_refused_before_out_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for source in ("empty", "nowhere"):
+        assert shard(tmp_path / source, tmp_path / "out").exit_code != 0
+    assert not (tmp_path / "out").exists()

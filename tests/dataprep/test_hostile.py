@@ -123,5 +123,5 @@ def test_the_commands_answer_damage_with_an_exit_code(sound: Path, tmp_path: Pat
     shutil.copytree(sound, out)
     (out / "dataset.json").write_bytes(b"{}")
     result = run(command, out)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stderr.startswith("Error: ")

@@ -1,6 +1,7 @@
 """Each kind of odd or broken image, from its file in tests/cases/images; cases/make.py says how each was made."""
 
 import io
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images import Picture, Policy, Refusal, channel_moments, normalise
+from dataprep.chains import jpeg_chain
+from dataprep.images import Picture, Policy, Refusal, normalise
+from dataprep.moments import channel_moments
+from tests.dataprep.conftest import encoded
 
 CASES = Path(__file__).parent.parent / "cases" / "images"
 REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
@@ -189,3 +193,25 @@ def test_whatever_the_bytes_the_answer_is_a_picture_or_a_refusal(
     except Refusal:
         return
     assert pixels(picture).shape == (picture.height, picture.width, 3)
+
+
+def test_a_jpeg_that_is_read_later_is_only_begun_to_be_read() -> None:
+    """What breaks far behind the start is the proof's to find; what breaks in the tables never reaches it."""
+    noise = Image.frombytes("RGB", (160, 120), random.Random(0).randbytes(160 * 120 * 3))
+    data = bytearray(encoded(noise, "JPEG"))
+    scan = jpeg_chain(bytes(data)).scan
+    assert data[scan - 14 : scan - 12] == b"\xff\xda"
+    tables = data.index(b"\xff\xc4") + 5
+    broken = bytes(data[:tables]) + bytes(16 * [255]) + bytes(data[tables + 16 :])
+    with pytest.raises(Refusal, match="corrupt"):
+        normalise(broken, Policy(), read_later=True)
+    assert normalise(bytes(data), Policy(), read_later=True).data == bytes(data)
+
+
+@pytest.mark.parametrize("behind", [b"\xff\xfe\0\4ab", b"\xff\xc0\0\4ab"])
+def test_a_jpeg_with_more_than_one_scan_is_always_read_to_its_end(behind: bytes) -> None:
+    """A marker in the middle of a scan ends it for MindSpore's decoder without a word; Pillow refuses the file."""
+    data = encoded(Image.new("RGB", (64, 64)), "JPEG")
+    assert jpeg_chain(data).scan > 0
+    assert jpeg_chain(data[:-2] + behind + data[-2:]).scan == 0
+    assert jpeg_chain(encoded(Image.new("RGB", (64, 64)), "JPEG", progressive=True)).scan == 0

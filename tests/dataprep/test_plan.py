@@ -146,3 +146,13 @@ def test_a_saved_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert contents(read) == contents(plan(items({"a": 9})))
     assert read.options == ShardOptions().deciding()
     read.close()
+
+
+def test_options_that_do_nothing_draw_a_warning() -> None:
+    split = items({"a": 3}, "train") + items({"a": 2}, "val")
+    assert plan(split, "splits").warnings == []
+    assert plan(split, "splits", val=0.2).warnings == [
+        "SOURCE has its splits as folders, so --val and --test do nothing"
+    ]
+    [warning] = plan(items({"a": 2}), val=0.0, num_shards=5).warnings
+    assert warning == "3 shards will be empty: --num-shards 5 is more than there is to fill"

@@ -1,0 +1,69 @@
+"""What is said of a job while it runs, on a stream that is no terminal."""
+
+import io
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dataprep import terminal
+from dataprep.mindrecord.format import Geometry
+from dataprep.plan import PlannedShard
+from dataprep.receipt import Moments, Receipt
+from dataprep.terminal import TerminalProgress
+from schemas.dataset import Shard
+
+SHARDS = [PlannedShard(f"train.mindrecord{n}", "train", n, 100 * n, 100 * n + 99, 1) for n in range(2)]
+PLAN: Any = SimpleNamespace(warnings=[], item_count=200, classes=("a",), shards=SHARDS)
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(terminal, "time", clock)
+    return clock
+
+
+def receipt() -> Receipt:
+    shard = Shard("train.mindrecord0", 99, 1, "", 1, "")
+    return Receipt(shard, "train", Geometry(1 << 14, 1 << 15), [99], [Any], Counter(), Moments())  # type: ignore[list-item]
+
+
+def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    progress.planned(PLAN, SHARDS)
+    clock.now += 40
+    progress.under_way(80)
+    assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 img/s, 0 refused, about 1 min 00 s left"
+
+
+def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    progress.planned(PLAN, SHARDS)
+    for second in range(0, 3600, 30):  # an hour for the first ten images
+        clock.now = 1000.0 + second
+        progress.under_way(10)
+    for done in range(10, 120, 10):  # then one a second
+        clock.now += 10
+        progress.under_way(done)
+    assert "90 of 200 images, 1 img/s, 0 refused, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
+
+
+def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    progress.planned(PLAN, SHARDS)
+    clock.now += 40
+    progress.built(receipt(), SHARDS[0])
+    assert "built 100 of 200 images, 2 img/s, 1 refused" in stream.getvalue()
+    assert progress.stopped() == "stopped; 1 of 2 shards are built; the same command goes on"

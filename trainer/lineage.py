@@ -1,0 +1,67 @@
+"""Which images a step was trained on, found out again only when a step went wrong: training pays nothing for it."""
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.data import train_batches, train_keys
+from trainer.plan import RunPlan
+from trainer.runfolder import NONFINITE, write_whole
+
+SHOWN = 3  # keys in the sentence; the file has all
+
+
+def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, int]]]:
+    """Key and label of each row of the batches at steps `first` to `last` of an epoch, counted from the run's start.
+
+    A second pass over key and label alone: the order is a function of seed and epoch, whatever columns are read.
+    """
+    batches = train_keys(plan.folder, plan.dataset, plan.config.batch_size, plan.effect)
+    found = []
+    for keys, labels in _steps(batches, plan, first, last):
+        found.append([(str(key), int(label)) for key, label in zip(keys, labels, strict=True)])
+    return found
+
+
+def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
+    batches.set_init_step(first - 1)
+    iterator = batches.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
+    for _ in range(last - first + 1):
+        yield next(iterator)
+
+
+def describe(batches: Iterable[NDArray[Any]]) -> str:
+    """What the values of some batches are like: their range, and how many are not finite."""
+    low, high, bad = math.inf, -math.inf, 0
+    for images in batches:
+        finite = images[np.isfinite(images)]
+        bad += images.size - finite.size
+        if finite.size:
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    return f"inputs from {low:.4g} to {high:.4g}" + (f" and {bad} that are not finite" if bad else "")
+
+
+def write_report(run: Path, plan: RunPlan, what: str, steps: tuple[int, int], element: Any) -> str:
+    """Write RUN/nonfinite.json with every key of the batches at steps first..last; returns the end of a sentence.
+
+    `element` is the batch at hand; with sink there is none, and the batches are read again.
+    """
+    first, last = steps
+    rows = batch_rows(plan, first, last)
+    if element:
+        inputs = describe([element[0].asnumpy()])
+    else:
+        again = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, plan.config.batch_size, plan.effect)
+        inputs = describe(images for images, _ in _steps(again, plan, first, last))
+    images: list[dict[str, Any]] = [
+        {"step": first + i, "key": key, "label": label} for i, batch in enumerate(rows) for key, label in batch
+    ]
+    write_whole(run / NONFINITE, json.dumps({"what": what, "inputs": inputs, "images": images}, indent=1) + "\n")
+    shown = ", ".join(image["key"] for image in images[:SHOWN])
+    more = f" and {len(images) - SHOWN} more" if len(images) > SHOWN else ""
+    return f"the batch has {inputs}, of the images {shown}{more}, all of them in {run / NONFINITE}"
