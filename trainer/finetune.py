@@ -11,12 +11,14 @@ from trainer.errors import TrainerError
 from trainer.optim import begins, parse_scales
 
 
-def start_from(network: Any, config: RunConfig, home: Path, num_classes: int) -> Iterator[str]:
-    """Prepare a new network as asked by --init (relative to `home`), --freeze and --lr-scale; yields what was done.
+def start_from(network: Any, config: RunConfig, home: Path, num_classes: int, fresh: bool = True) -> Iterator[str]:
+    """Prepare a network as asked by --init (relative to `home`), --freeze and --lr-scale; yields what was done.
+
+    A run that goes on (not `fresh`) has weights of its own, so those of --init may be gone.
 
     Call before the optimizer is made and before mixed precision. Raises TrainerError or ContractError.
     """
-    if config.init is not None:
+    if fresh and config.init is not None:
         yield load_init(network, home / config.init, num_classes)
     if config.freeze:
         yield freeze(network, config.freeze)

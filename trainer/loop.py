@@ -51,7 +51,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
         course = _course(plan)
-        network, step = _network_and_step(plan, course, home, progress)
+        network, step = _network_and_step(plan, course, home, progress, fresh=not (run / LAST).exists())
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         state = RunState()
         keeper = Keeper(run, plan, step, state, began)
@@ -105,10 +105,12 @@ def _course(plan: RunPlan) -> Course:
     )
 
 
-def _network_and_step(plan: RunPlan, course: Course, home: Path, progress: Progress) -> tuple[Any, TrainStep]:
+def _network_and_step(
+    plan: RunPlan, course: Course, home: Path, progress: Progress, fresh: bool
+) -> tuple[Any, TrainStep]:
     config, effect = plan.config, plan.effect
     network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
-    for said in start_from(network, config, home, len(plan.dataset.classes)):
+    for said in start_from(network, config, home, len(plan.dataset.classes), fresh):
         progress.note(said)
     scale = rate_scale(config.lr_scale)
     groups = parameter_groups(network.trainable_params(), plan.weight_decay, course.rates, scale)

@@ -14,6 +14,7 @@ from trainer.config import RunConfig
 from trainer.data import check_labels, pipeline_errors, train_batches, try_recipe
 from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
+from trainer.mixing import mixes
 from trainer.plan import Pixels, check_files, plan_run
 from trainer.runfolder import scratch
 
@@ -38,7 +39,8 @@ def draw_preview(config: RunConfig, file: Path) -> str:
         check_labels(plan.folder, plan.dataset, "train")
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
-        images, labels = _first(batches, COLUMNS * ROWS)
+        # Each batch is mixed by a share of its own: a row of the sheet for each of four batches.
+        images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]
     captions = [caption(label, plan.dataset.classes) for label in labels]
     _write(file, _sheet(shown, captions))
@@ -47,12 +49,12 @@ def draw_preview(config: RunConfig, file: Path) -> str:
     )
 
 
-def _first(batches: Any, count: int) -> tuple[list[Any], list[Any]]:
+def _first(batches: Any, count: int, of_each: int) -> tuple[list[Any], list[Any]]:
     images: list[Any] = []
     labels: list[Any] = []
     for some_images, some_labels in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
-        images += list(some_images)
-        labels += list(some_labels)
+        images += list(some_images[:of_each])
+        labels += list(some_labels[:of_each])
         if len(images) >= count:
             break
     return images[:count], labels[:count]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer import augment
 from trainer.errors import TrainerError, nearest
 from trainer.lookup import find_function, is_own
 
@@ -17,7 +18,6 @@ Rgb = tuple[float, float, float]
 IMAGENET_MEAN: Rgb = (123.675, 116.28, 103.53)
 IMAGENET_STD: Rgb = (58.395, 57.12, 57.375)
 IMAGENET_CROP = 224 / 256  # the share of the shorter side that evaluation looks at
-GREY = (124, 116, 104)  # what the augmentations put where an image was turned or shifted away
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,21 @@ def central_crop(size: int) -> list[Any]:
 
 
 def _randaugment(size: int) -> list[Any]:
-    from mindspore.dataset import vision
-
-    two = vision.RandAugment(num_ops=2, magnitude=9, interpolation=vision.Inter.BILINEAR, fill_value=GREY)
-    return [*random_crop(size), two]
+    return [*random_crop(size), *augment.randaugment()]
 
 
 def _autoaugment(size: int) -> list[Any]:
     from mindspore.dataset import vision
 
     policy = vision.AutoAugmentPolicy.IMAGENET
-    return [*random_crop(size), vision.AutoAugment(policy, interpolation=vision.Inter.BILINEAR, fill_value=GREY)]
+    return [
+        *random_crop(size),
+        vision.AutoAugment(policy, interpolation=vision.Inter.BILINEAR, fill_value=augment.GREY),
+    ]
 
 
 def _trivial(size: int) -> list[Any]:
-    from mindspore.dataset import vision
-
-    return [*random_crop(size), vision.TrivialAugmentWide(interpolation=vision.Inter.BILINEAR, fill_value=GREY)]
+    return [*random_crop(size), *augment.trivial()]
 
 
 def _small_train(size: int) -> list[Any]:

@@ -190,6 +190,11 @@ def test_scale_of_what_does_not_learn_is_refused(tmp_path: Path, cpu: InEffect) 
         list(start_from(Net(3), config, tmp_path, 3))
 
 
+def test_run_that_goes_on_does_not_ask_for_its_first_weights(tmp_path: Path, cpu: InEffect) -> None:
+    config = RunConfig("d", init="gone", freeze=("stem",))
+    assert [said.partition(":")[0] for said in start_from(Net(3), config, tmp_path, 3, fresh=False)] == ["freeze"]
+
+
 def test_run_starts_from_given_weights_with_a_part_frozen(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,9 +27,12 @@ def test_sheet_shows_the_images_of_the_pipeline_with_their_labels(stripes: Path,
     assert (sheet[MARGIN + side : MARGIN + side + CAPTION, MARGIN : MARGIN + side] < 100).any(), "a label"
 
 
-def test_sheet_of_few_rows_has_the_columns_it_needs(stripes: Path, tmp_path: Path) -> None:
-    config = replace(QUICK, dataset=str(stripes), batch_size=26, mixup=0.4, recipe="trivial")
-    assert "26 images of 48" in draw_preview(config, tmp_path / "sheet.png")
+@pytest.mark.parametrize(("batch_size", "mixup", "shown"), [(26, None, 26), (12, 0.4, 32), (20, 0.4, 16)])
+def test_sheet_shows_rows_of_several_batches_where_each_is_mixed_otherwise(
+    batch_size: int, mixup: float | None, shown: int, stripes: Path, tmp_path: Path
+) -> None:
+    config = replace(QUICK, dataset=str(stripes), batch_size=batch_size, mixup=mixup, recipe="trivial")
+    assert f" {shown} images of 48" in draw_preview(config, tmp_path / "sheet.png")
 
 
 def test_picture_is_the_image_before_it_was_normalised() -> None:

@@ -1,5 +1,6 @@
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from schemas.dataset import load_dataset
-from trainer import checkpoint, data
+from trainer import augment, checkpoint, data
 from trainer.checkpoint import Meta
 from trainer.config import RunConfig
 from trainer.data import try_recipe
@@ -19,7 +20,7 @@ from trainer.evaluate import evaluate_checkpoint
 from trainer.mixing import scaled
 from trainer.models import find_factory
 from trainer.plan import Pixels, plan_run
-from trainer.recipes import GREY, RECIPES, Recipe, find_recipe
+from trainer.recipes import RECIPES, Recipe, find_recipe
 
 PHOTO_RECIPES = ("imagenet", "randaugment", "autoaugment", "trivial")
 
@@ -100,7 +101,22 @@ def test_augmentation_changes_images_in_many_ways(name: str, cpu: InEffect) -> N
 @pytest.mark.parametrize("name", ["randaugment", "trivial"])
 def test_what_turning_leaves_empty_is_grey_not_black(name: str, cpu: InEffect) -> None:
     images = apply(RECIPES[name].train(32), picture(64, 64, 0), 200)
-    assert sum(bool((image == GREY).all(-1).any()) for image in images) > 5
+    assert sum(bool((image == augment.GREY).all(-1).any()) for image in images) > 5
+
+
+@pytest.mark.parametrize("operations", [augment.randaugment, augment.trivial])
+def test_no_image_is_shifted_out_of_sight(operations: Callable[[], list[Any]], cpu: InEffect) -> None:
+    image = np.random.default_rng(0).integers(150, 250, (64, 64, 3)).astype(np.uint8)
+    augmented = apply(operations(), image, 300)
+    assert max(float((one == augment.GREY).all(-1).mean()) for one in augmented) < 0.8
+    assert 0.02 < np.mean([np.array_equal(one, image) for one in augmented]) < 0.25
+
+
+def test_strength_of_nothing_leaves_an_image_as_it_is(cpu: InEffect) -> None:
+    image = np.random.default_rng(0).integers(60, 200, (32, 32, 3)).astype(np.uint8)
+    for operation in augment._operations(augment.Strongest(0.99, 0.5, 135.0, 0.99, 6)):
+        np.testing.assert_array_equal(operation(0.0)(image), image)
+        assert not np.array_equal(operation(1.0)(image), image)
 
 
 def test_own_recipe_is_found_beside_the_user_and_resolved_by_the_plan(
