@@ -11,8 +11,8 @@ from trainer import lineage
 from trainer.config import RunConfig
 from trainer.data import rows_of, train_batches
 from trainer.device import InEffect, Machine
+from trainer.mixing import scaled
 from trainer.plan import RunPlan, plan_run
-from trainer.recipes import scaled
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def plan(stripes: Path, cpu: InEffect) -> RunPlan:
 def pictures(plan: RunPlan) -> dict[bytes, str]:
     """The key of each picture as training sees it."""
     columns = [plan.dataset.schema.column(role) for role in ("image", "key")]
-    rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, False, columns)
+    rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, columns, shuffle=False)
     rows = rows.map(scaled([vision.Decode(), vision.Resize((32, 32))], plan.pixels.mean, plan.pixels.std), columns[0])
     return {image.tobytes(): str(key) for image, key in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)}
 
