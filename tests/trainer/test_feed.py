@@ -62,6 +62,6 @@ def test_files_that_cannot_be_open_at_once_are_refused_with_the_figures() -> Non
 
 
 def test_machines_memory_and_files_reach_the_decision() -> None:
-    effect = decide(RunConfig("d"), Machine(False, 64, memory=2 * GIB, open_files=280), PHOTOS)
+    effect = decide(RunConfig("d"), Machine(False, 64, memory=2 * GIB, open_files=280), demand=PHOTOS)
     assert effect.workers < 64
     assert (effect.readers, effect.open_files) == (1, 276)
