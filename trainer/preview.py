@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,18 @@ CAPTION, MARGIN = 16, 4  # pixels
 LEAST_SHARE = 0.005  # a class with less of a mixed label is not named
 
 
-def draw_preview(config: RunConfig, file: Path) -> str:
-    """Write the first images that training as configured would see to the PNG `file`; says what it shows.
+@dataclass(frozen=True)
+class Preview:
+    """A sheet that was drawn: how many images it shows, of how many train rows, by which recipe."""
+
+    file: str
+    images: int
+    rows: int
+    recipe: str
+
+
+def draw_preview(config: RunConfig, file: Path) -> Preview:
+    """Write the first images that training as configured would see to the PNG `file`.
 
     Nothing is trained and no device but the CPU is used. Raises TrainerError and ContractError as a run would.
     """
