@@ -54,9 +54,7 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
     shown = [to_picture(image, plan.pixels) for image in images]
     captions = [caption(label, plan.dataset.classes) for label in labels]
     _write(file, _sheet(shown, captions))
-    return (
-        f"{file}: {len(shown)} images of {plan.train_split.rows} as recipe {config.recipe} shows them; nothing trained"
-    )
+    return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 
 
 def _first(batches: Any, count: int, of_each: int) -> tuple[list[Any], list[Any]]:
