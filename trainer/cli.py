@@ -167,7 +167,11 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     if preview is not None:
         from trainer.preview import draw_preview
 
-        click.echo(draw_preview(config, Path(preview)))
+        drawn = draw_preview(config, Path(preview))
+        told = (
+            f"{drawn.file}: {drawn.images} images of {drawn.rows} as recipe {drawn.recipe} shows them; nothing trained"
+        )
+        click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     result = _train(config)
     if as_json:

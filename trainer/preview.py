@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,18 @@ CAPTION, MARGIN = 16, 4  # pixels
 LEAST_SHARE = 0.005  # a class with less of a mixed label is not named
 
 
-def draw_preview(config: RunConfig, file: Path) -> str:
-    """Write the first images that training as configured would see to the PNG `file`; says what it shows.
+@dataclass(frozen=True)
+class Preview:
+    """A sheet that was drawn: how many images it shows, of how many train rows, by which recipe."""
+
+    file: str
+    images: int
+    rows: int
+    recipe: str
+
+
+def draw_preview(config: RunConfig, file: Path) -> Preview:
+    """Write the first images that training as configured would see to the PNG `file`.
 
     Nothing is trained and no device but the CPU is used. Raises TrainerError and ContractError as a run would.
     """
@@ -44,9 +54,7 @@ def draw_preview(config: RunConfig, file: Path) -> str:
     shown = [to_picture(image, plan.pixels) for image in images]
     captions = [caption(label, plan.dataset.classes) for label in labels]
     _write(file, _sheet(shown, captions))
-    return (
-        f"{file}: {len(shown)} images of {plan.train_split.rows} as recipe {config.recipe} shows them; nothing trained"
-    )
+    return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 
 
 def _first(batches: Any, count: int, of_each: int) -> tuple[list[Any], list[Any]]:

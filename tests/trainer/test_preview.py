@@ -1,23 +1,27 @@
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from tests.trainer.conftest import CLASSES
+from trainer.cli import cli
 from trainer.config import RunConfig
+from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
-from trainer.preview import CAPTION, MARGIN, caption, draw_preview, to_picture
+from trainer.preview import CAPTION, MARGIN, Preview, caption, draw_preview, to_picture
 
 QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
 
 
 def test_sheet_shows_the_images_of_the_pipeline_with_their_labels(stripes: Path, tmp_path: Path) -> None:
-    told = draw_preview(replace(QUICK, dataset=str(stripes)), tmp_path / "sheet.png")
-    assert told == f"{tmp_path / 'sheet.png'}: 32 images of 48 as recipe none shows them; nothing trained"
+    file = tmp_path / "sheet.png"
+    assert draw_preview(replace(QUICK, dataset=str(stripes)), file) == Preview(str(file), 32, 48, "none")
     sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
     side = 112  # 56 pixels, doubled
     assert sheet.shape == (4 * (side + CAPTION + MARGIN) + MARGIN, 8 * (side + MARGIN) + MARGIN, 3)
@@ -32,7 +36,18 @@ def test_sheet_shows_rows_of_several_batches_where_each_is_mixed_otherwise(
     batch_size: int, mixup: float | None, shown: int, stripes: Path, tmp_path: Path
 ) -> None:
     config = replace(QUICK, dataset=str(stripes), batch_size=batch_size, mixup=mixup, recipe="trivial")
-    assert f" {shown} images of 48" in draw_preview(config, tmp_path / "sheet.png")
+    assert draw_preview(config, tmp_path / "sheet.png").images == shown
+
+
+def test_command_tells_what_it_drew_and_makes_no_run(
+    stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["run", str(stripes), "--workers", "1", "--preview", "sheet.png"]
+    told = f"{tmp_path / 'sheet.png'}: 32 images of 48 as recipe small shows them; nothing trained\n"
+    assert CliRunner().invoke(cli, asked).stdout == told
+    assert json.loads(CliRunner().invoke(cli, [*asked, "--json"]).stdout)["images"] == 32
+    assert [path.name for path in tmp_path.iterdir()] == ["sheet.png"]
 
 
 def test_picture_is_the_image_before_it_was_normalised() -> None:
