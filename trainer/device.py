@@ -38,6 +38,7 @@ class InEffect:
     sink: bool
     seen: int
     workers: int
+    prefetch: int
     precision: Precision
     decisions: tuple[Decision, ...]
     setup: tuple[Call, ...]
@@ -84,6 +85,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
         sink=sink.on,
         seen=sink.seen,
         workers=workers,
+        prefetch=prefetch,
         precision=precision,
         decisions=(
             Decision("device", asked(config.device), device, device_why),
@@ -157,9 +159,20 @@ def _setup(device: str, graph: bool, level: str | None, seed: int, workers: int,
 
 
 def apply(effect: InEffect) -> None:
-    """Make the set-up calls, before any operator runs: set_device raises once one has."""
+    """Make the set-up calls, before any operator runs: set_device raises once one has. Raises TrainerError."""
+    _check_numpy()
     for call in effect.setup:
         call.make()
+
+
+def _check_numpy() -> None:
+    import numpy
+
+    if int(numpy.__version__.split(".")[0]) > 1:
+        raise TrainerError(
+            f"NumPy {numpy.__version__} is installed, but MindSpore's binaries are built for NumPy 1 and some "
+            "operators fail under 2: pip install 'numpy<2'"
+        )
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
 from trainer.keeper import Keeper
-from trainer.lineage import write_report
+from trainer.lineage import undecodable, write_report
 from trainer.meter import Meter
 from trainer.mixed import mixed
 from trainer.network import build_network
@@ -44,13 +44,17 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         stop.check()
     progress.note(table(plan.decisions))
 
-    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder):
+    state = RunState()
+
+    def culprit() -> str | None:
+        return undecodable(plan, state.step)
+
+    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder, culprit):
         apply(plan.effect)
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
         course = _course(plan)
         network, step = _network_and_step(plan, course, home)
-        state = RunState()
         keeper = Keeper(run, plan, step, state, began)
         stop.check()
         _take_up(keeper, progress, config)

@@ -13,6 +13,7 @@ from trainer.models import check_model_name
 from trainer.optim import OPTIMIZERS
 from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, RECIPES, Recipe, Rgb
 
+SINK_COLUMN_BYTES = 256 << 20  # what a column of a batch may have on its way to the device
 FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
 
 
@@ -69,6 +70,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     steps = _steps(config.batch_size, dataset, folder)
     effect = decide(config, machine, steps)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
+    _check_sink_column(effect, config.batch_size, pixels.size)
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
@@ -137,6 +139,15 @@ def _steps(batch_size: int, dataset: Dataset, folder: Path) -> int:
             f"use --batch-size {train.rows} or less"
         )
     return train.rows // batch_size
+
+
+def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
+    image = 3 * size * size * 4
+    if effect.sink and batch_size * image >= SINK_COLUMN_BYTES:
+        raise TrainerError(
+            f"a batch of {batch_size} images of {size} px is too large to sink ({batch_size * image >> 20} MiB, below "
+            f"{SINK_COLUMN_BYTES >> 20} are possible); use --batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
+        )
 
 
 def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels, str]:
