@@ -141,7 +141,9 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
     Example: trainer run demo/dataset --epochs 12
     """
     quieten(verbose)
-    config = RunConfig(**settings)
+    from trainer.resume import settled
+
+    config = settled(RunConfig(**settings))
     if dry_run:
         _dry_run(config, as_json)
         return
@@ -155,9 +157,8 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
 
 
 def _train(config: RunConfig) -> TrainResult:
-    from trainer.resume import finished, settled
+    from trainer.resume import finished
 
-    config = settled(config)
     result = finished(config)
     if result is not None:
         click.echo(f"{result.run} is complete; nothing is left to do", err=True)
@@ -178,8 +179,10 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
     from trainer.decision import table
     from trainer.device import Machine, this_machine
     from trainer.plan import plan_run
-    from trainer.runfolder import next_run_folder
+    from trainer.resume import finished
+    from trainer.runfolder import holds_run, next_run_folder
 
+    begun = finished(config)
     # Another device is planned for on trust; only 'auto' must look.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
     machine = Machine(ascend=machine.ascend or config.device == "Ascend", cores=machine.cores)
@@ -193,7 +196,11 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
         return
     click.echo(table(plan.decisions))
     click.echo("\nMindSpore calls:\n  " + "\n  ".join(calls))
-    click.echo(f"\nwould train {config.model} for {config.epochs} epochs on {plan.folder} into {out}")
+    if begun is not None:
+        click.echo(f"\n{out} is complete; nothing would be done")
+        return
+    what = "go on with" if holds_run(out) else "begin"
+    click.echo(f"\nwould {what} {config.model} for {config.epochs} epochs on {plan.folder} in {out}")
 
 
 @cli.command("eval")
