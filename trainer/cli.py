@@ -160,7 +160,9 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     Example: trainer run demo/dataset --epochs 12
     """
     quieten(verbose)
-    config = RunConfig(**settings)
+    from trainer.resume import settled
+
+    config = settled(RunConfig(**settings))
     if dry_run:
         _dry_run(config, as_json)
         return
@@ -183,9 +185,8 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
 
 
 def _train(config: RunConfig) -> TrainResult:
-    from trainer.resume import finished, settled
+    from trainer.resume import finished
 
-    config = settled(config)
     result = finished(config)
     if result is not None:
         click.echo(f"{result.run} is complete; nothing is left to do", err=True)
@@ -206,8 +207,10 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
     from trainer.decision import table
     from trainer.device import this_machine
     from trainer.plan import plan_run
-    from trainer.runfolder import next_run_folder
+    from trainer.resume import finished
+    from trainer.runfolder import holds_run, next_run_folder
 
+    begun = finished(config)
     # Another device is planned for on trust; only 'auto' must look.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
     machine = dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend")
@@ -221,7 +224,11 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
         return
     click.echo(table(plan.decisions))
     click.echo("\nMindSpore calls:\n  " + "\n  ".join(calls))
-    click.echo(f"\nwould train {config.model} for {config.epochs} epochs on {plan.folder} into {out}")
+    if begun is not None:
+        click.echo(f"\n{out} is complete; nothing would be done")
+        return
+    what = "go on with" if holds_run(out) else "begin"
+    click.echo(f"\nwould {what} {config.model} for {config.epochs} epochs on {plan.folder} in {out}")
 
 
 @cli.command("eval")

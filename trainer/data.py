@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,16 +167,21 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
 
 
 @contextlib.contextmanager
-def pipeline_errors(folder: Path) -> Iterator[None]:
-    """Turn a failure of MindSpore's data pipeline, a report of many lines, into a TrainerError that names the set."""
+def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Turn a failure of MindSpore's data pipeline, a report of many lines, into a TrainerError that names the set.
+
+    `find` looks for the key of the image at fault: MindSpore names a file only, and not always the right one.
+    """
     try:
         yield
     except RuntimeError as error:
         text = str(error)
         if "Dataset Pipeline Error" not in text and "map operation" not in text and "MindRecord" not in text:
             raise
+        key = find()
+        at_fault = f" the image is {key};" if key else ""
         raise TrainerError(
-            f"reading {folder} failed: {_cause(error)}; 'dataprep verify' finds damaged shards"
+            f"reading {folder} failed: {_cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"
         ) from error
 
 

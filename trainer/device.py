@@ -43,6 +43,7 @@ class InEffect:
     sink: bool
     seen: int
     workers: int
+    prefetch: int
     precision: Precision
     decisions: tuple[Decision, ...]
     setup: tuple[Call, ...]
@@ -94,6 +95,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
         workers=feed.workers,
         readers=feed.readers,
         batchers=feed.batchers,
+        prefetch=feed.prefetch,
         open_files=feed.open_files,
         precision=precision,
         decisions=(
@@ -167,10 +169,24 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
 
 
 def apply(effect: InEffect) -> None:
-    """Allow the open files and make the set-up calls, before any operator runs: set_device raises once one has."""
+    """Allow the open files and make the set-up calls, before any operator runs: set_device raises once one has.
+
+    Raises TrainerError.
+    """
+    _check_numpy()
     allow_open_files(effect.open_files)
     for call in effect.setup:
         call.make()
+
+
+def _check_numpy() -> None:
+    import numpy
+
+    if int(numpy.__version__.split(".")[0]) > 1:
+        raise TrainerError(
+            f"NumPy {numpy.__version__} is installed, but MindSpore's binaries are built for NumPy 1 and some "
+            "operators fail under 2: pip install 'numpy<2'"
+        )
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,11 @@ class Keeper:
     def _link(self, older: Path) -> None:
         part = self.folder / f".link-{os.getpid()}.ckpt"
         part.unlink(missing_ok=True)
-        os.link(older, part)
+        try:
+            os.link(older, part)
+        except OSError:  # a file system without links
+            shutil.copyfile(older, part)
+            sync(part)
         os.replace(part, self.folder / LAST)
         sync(self.folder)
 

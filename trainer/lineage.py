@@ -1,5 +1,6 @@
 """Which images a step was trained on, found out again only when a step went wrong: training pays nothing for it."""
 
+import itertools
 import json
 import math
 from collections.abc import Iterable
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mindspore.dataset import Shuffle, vision
 from numpy.typing import NDArray
 
-from trainer.data import train_batches, train_keys
+from trainer.data import rows_of, train_batches, train_keys
 from trainer.plan import RunPlan
 from trainer.runfolder import NONFINITE, write_whole
 
+READ_AHEAD = 16  # batches beyond those that one operator holds ready: there are several operators
 SHOWN = 3  # keys in the sentence; the file has all
 
 
@@ -33,6 +36,35 @@ def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
     iterator = batches.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
     for _ in range(last - first + 1):
         yield next(iterator)
+
+
+def undecodable(plan: RunPlan, step: int) -> str | None:
+    """The key of an image that MindSpore cannot decode: among those read next after `step`, then in val. None if none.
+
+    The pipeline fails as soon as it reads the image, ahead of the step that needs it by what it holds ready.
+    """
+    batch, rows = plan.config.batch_size, plan.train_split.rows
+    begin = step // plan.steps * rows + step % plan.steps * batch
+    ahead = [_encoded(plan, "train", Shuffle.GLOBAL, begin, (READ_AHEAD + plan.effect.prefetch) * batch)]
+    if plan.val_split is not None:
+        ahead.append(_encoded(plan, "val", False, 0, plan.val_split.rows))
+    decode = vision.Decode()
+    for image, key in itertools.chain.from_iterable(ahead):
+        try:
+            decode(np.frombuffer(image.tobytes(), np.uint8))
+        except (RuntimeError, ValueError, TypeError):
+            return str(key)
+    return None
+
+
+def _encoded(plan: RunPlan, split: str, shuffle: Any, begin: int, count: int) -> Any:
+    columns = [plan.dataset.schema.column("image"), plan.dataset.schema.column("key")]
+    part = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
+    rows = rows_of(plan.folder, plan.dataset, split, plan.effect, columns, shuffle=shuffle, **part)
+    rows.set_init_step(begin)
+    iterator = rows.create_tuple_iterator(num_epochs=plan.config.epochs + 1, output_numpy=True)
+    left = rows.get_dataset_size() - begin % rows.get_dataset_size()
+    return (next(iterator) for _ in range(min(count, left)))
 
 
 def describe(batches: Iterable[NDArray[Any]]) -> str:

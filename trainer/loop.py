@@ -16,7 +16,7 @@ from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
 from trainer.finetune import start_from
 from trainer.keeper import Keeper
-from trainer.lineage import write_report
+from trainer.lineage import undecodable, write_report
 from trainer.meter import Meter
 from trainer.mixed import mixed
 from trainer.network import build_network
@@ -46,14 +46,18 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         stop.check()
     progress.note(table(plan.decisions))
 
-    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder):
+    state = RunState()
+
+    def culprit() -> str | None:
+        return undecodable(plan, state.step)
+
+    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder, culprit):
         apply(plan.effect)
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
         course = _course(plan)
         network, step = _network_and_step(plan, course, home, progress, fresh=not (run / LAST).exists())
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
-        state = RunState()
         keeper = Keeper(run, plan, step, state, began)
         stop.check()
         _take_up(keeper, progress, config)

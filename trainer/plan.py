@@ -17,6 +17,7 @@ from trainer.optim import OPTIMIZERS, parse_scales
 from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recipe
 
 FLOAT_BYTES = 4
+SINK_COLUMN_BYTES = 256 << 20  # what a column of a batch may have on its way to the device
 FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
 
 
@@ -75,6 +76,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
     steps = _steps(config.batch_size, dataset, folder)
     effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size))
+    _check_sink_column(effect, config.batch_size, pixels.size)
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
@@ -171,6 +173,15 @@ def _steps(batch_size: int, dataset: Dataset, folder: Path) -> int:
             f"use --batch-size {train.rows} or less"
         )
     return train.rows // batch_size
+
+
+def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
+    image = 3 * size * size * 4
+    if effect.sink and batch_size * image >= SINK_COLUMN_BYTES:
+        raise TrainerError(
+            f"a batch of {batch_size} images of {size} px is too large to sink ({batch_size * image >> 20} MiB, below "
+            f"{SINK_COLUMN_BYTES >> 20} are possible); use --batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
+        )
 
 
 def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels, str]:

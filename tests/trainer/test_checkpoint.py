@@ -15,6 +15,7 @@ from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
+from trainer.state import RunState
 
 META = checkpoint.Meta(
     config=RunConfig("data/ünïcode", lr=0.1, sink=False),
@@ -113,6 +114,30 @@ def test_what_is_no_run_and_no_checkpoint_is_refused(tmp_path: Path) -> None:
         checkpoint.find(tmp_path)
     with pytest.raises(TrainerError, match="neither a run folder nor a checkpoint"):
         checkpoint.find(tmp_path / "nothing")
+
+
+def test_training_state_comes_back_with_its_shapes_and_stays_out_of_the_weights(tmp_path: Path, cpu: InEffect) -> None:
+    def state(fill: int) -> dict[str, mindspore.Parameter]:
+        shapes: list[tuple[int, ...]] = [(), (1,), (2, 3)]
+        return {f"p{len(s)}": mindspore.Parameter(np.full(s, fill, np.float32), name=f"p{len(s)}") for s in shapes}
+
+    path, network, place = tmp_path / "last.ckpt", net(), RunState(step=9, best_accuracy=0.5, meter={"loss_sum": 0.1})
+    checkpoint.save(path, network, META, checkpoint.Training(state(7), place))
+    weights, meta, training = checkpoint.load_training(path)
+    assert (meta, training.state) == (META, place)
+    assert weights.keys() == {p.name for p in network.get_parameters()} == checkpoint.load(path)[0].keys()
+    filled = state(0)
+    checkpoint.fill(filled, training.parameters, path)
+    for name, value in state(7).items():
+        np.testing.assert_array_equal(filled[name].asnumpy(), value.asnumpy())
+    with pytest.raises(ContractError, match="'p0' is in only one"):
+        checkpoint.fill({"p1": filled["p1"], "p2": filled["p2"]}, training.parameters, path)
+
+
+def test_weights_alone_are_nothing_to_go_on_from(tmp_path: Path, cpu: InEffect) -> None:
+    checkpoint.save(tmp_path / "best.ckpt", net(), META)
+    with pytest.raises(ContractError, match="holds weights only"):
+        checkpoint.load_training(tmp_path / "best.ckpt")
 
 
 def test_stored_form_is_plain_json() -> None:

@@ -87,9 +87,11 @@ def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., P
 
 
 def test_failure_of_the_pipeline_becomes_one_sentence() -> None:
-    sentence = "reading /d failed: map operation: .Decode. failed.; 'dataprep verify'"
-    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(Path("/d")):
-        raise RuntimeError("map operation: [Decode] failed.\n----\nC++ call stack\n")
+    sentence = "reading /d failed: map operation: .Decode. failed.; the image is a/b.jpg; 'dataprep verify --decode'"
+    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(Path("/d"), lambda: "a/b.jpg"):
+        raise RuntimeError(
+            "Dataset Pipeline Error\n---\n[ERROR] map operation: [Decode] failed.\n---\nC++ call stack\n"
+        )
 
 
 def test_failure_is_told_by_the_line_that_mindspore_marks() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, table
-from trainer.device import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, decide
+from trainer.device import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
 from trainer.errors import TrainerError
 
 ASCEND, PLAIN = Machine(ascend=True, cores=8), Machine(ascend=False, cores=2)
@@ -82,6 +82,39 @@ def test_graph_kernel_is_fused_in_graph_mode_on_ascend_only(machine: Machine, mo
     assert line(effect, "graph kernel").effect == ("on" if fused else "off")
 
 
+@pytest.mark.parametrize(
+    ("machine", "mode", "effect"), [(ASCEND, None, "O2"), (ASCEND, "pynative", "default"), (PLAIN, None, "default")]
+)
+def test_jit_level_has_its_effect_in_graph_mode_on_ascend_only(machine: Machine, mode: str | None, effect: str) -> None:
+    decided = decide(RunConfig("d", jit_level="O2", mode=mode), machine)
+    assert line(decided, "jit level").effect == effect
+    context = next(call for call in decided.setup if call.name == "mindspore.set_context")
+    assert context.arguments.get("jit_config") == ({"jit_level": "O2"} if effect == "O2" else None)
+
+
+def test_sink_size_reaches_the_training_call_and_is_explained() -> None:
+    decided = decide(RunConfig("d", sink_size=100), ASCEND, steps=1000)
+    assert str(decided.train) == "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=100)"
+    assert (decided.seen, line(decided, "seen").effect) == (100, "every 100 steps")
+
+
+def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu() -> None:
+    asked = RunConfig("d", amp_dtype="bfloat16", amp_level="O2")
+    on_ascend, on_cpu = decide(asked, ASCEND).precision, decide(asked, PLAIN).precision
+    assert str(on_ascend.amp).endswith("auto_mixed_precision(amp_level='O2', dtype=mindspore.bfloat16)")
+    assert on_ascend.scaler is None
+    assert (on_cpu.amp_dtype, on_cpu.scaler is None) == ("float16", False)
+    assert "no bfloat16 kernels for CPU" in next(d.why for d in on_cpu.decisions if d.setting == "amp dtype")
+    network = mindspore.nn.Dense(2, 2)
+    assert on_ascend.amp.make(network) is not network
+
+
+def test_numpy_2_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy.__version__", "2.1.0")
+    with pytest.raises(TrainerError, match=r"NumPy 2\.1\.0 is installed.*pip install 'numpy<2'"):
+        apply(decide(RunConfig("d"), PLAIN))
+
+
 def test_pynative_mode_on_ascend_does_not_sink_unless_asked() -> None:
     assert not decide(RunConfig("d", mode="pynative"), ASCEND).sink
     assert decide(RunConfig("d", mode="pynative", sink=True), ASCEND).sink
@@ -89,7 +122,8 @@ def test_pynative_mode_on_ascend_does_not_sink_unless_asked() -> None:
 
 @pytest.mark.parametrize("machine", [ASCEND, PLAIN])
 @pytest.mark.parametrize(
-    "asked", [{}, {"amp_level": "O2", "loss_scale": "8", "graph_kernel": True}, {"mode": "pynative"}]
+    "asked",
+    [{}, {"amp_level": "O2", "loss_scale": "8", "graph_kernel": True}, {"mode": "pynative"}, {"amp_dtype": "bfloat16"}],
 )
 def test_every_call_fits_the_signature_of_the_installed_mindspore(machine: Machine, asked: dict[str, object]) -> None:
     leading = {"mindspore.amp.auto_mixed_precision": ("net",), "mindspore.train.Model.train": ("model", 1, "set", [])}

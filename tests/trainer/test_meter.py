@@ -36,3 +36,24 @@ def test_a_sink_counts_all_its_steps() -> None:
     meter.step_begin(1.0)
     meter.step_end(3.0, loss=1.0, steps=5)
     assert (meter.steps, meter.images_per_s) == (5, 10.0)
+
+
+def test_resumed_epoch_is_measured_as_one() -> None:
+    first, second = Meter(batch_size=10), Meter(batch_size=10)
+    first.epoch_begin(0.0)
+    for begin, end, loss in ((1.0, 3.0, 5.0), (4.0, 6.0, 3.0)):
+        first.step_begin(begin)
+        first.step_end(end, loss)
+    second.epoch_begin(100.0)
+    second.go_on(first.measured())
+    second.step_begin(101.0)
+    second.step_end(102.0, loss=1.0)
+    assert (second.steps, second.loss, second.elapsed_s) == (3, 3.0, 8.0)
+    assert second.data_wait == first.data_wait, "the first step of a process compiles"
+
+
+def test_nothing_measured_is_nothing_to_go_on_from() -> None:
+    meter = Meter(batch_size=1)
+    assert meter.measured() == {}
+    meter.go_on({})
+    assert meter.steps == 0

@@ -42,6 +42,34 @@ def test_wrong_request_is_refused_in_a_sentence(stripes: Path, wrong: dict[str, 
         plan_run(config, CPU)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"accumulate": 97}, "--accumulate 97 is more than the 96 batches of the run"),
+        ({"image_size": 3000, "device": "Ascend"}, r"too large to sink \(3295 MiB, .* use --batch-size 2 or --no-sink"),
+        ({"graph_kernel": True, "jit_level": "O2"}, "--graph-kernel is jit level O1, but --jit-level O2 was given too"),
+    ],
+)
+def test_options_that_cannot_go_together_are_refused(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
+    config = replace(RunConfig(str(stripes), batch_size=6), **wrong)  # type: ignore[arg-type]
+    if "image_size" in wrong:
+        config = replace(config, batch_size=32)
+    with pytest.raises(TrainerError, match=sentence):
+        plan_run(config, Machine(ascend=True, cores=8))
+
+
+def test_patience_without_a_val_split_is_refused(make_set: Callable[..., Path]) -> None:
+    with pytest.raises(TrainerError, match="--patience needs a val split"):
+        plan_run(RunConfig(str(make_set({"train": 40})), patience=2), CPU)
+
+
+def test_what_is_asked_beside_the_plain_run_is_in_the_table(stripes: Path) -> None:
+    config = RunConfig(str(stripes), batch_size=6, accumulate=4, clip_norm=1.0, ema=0.99, patience=3)
+    shown = {one.setting: (one.effect, one.why) for one in plan_run(config, CPU).decisions}
+    assert shown["accumulate"] == ("4 batches", "24 images an update")
+    assert {"clip norm", "ema", "patience"} <= set(shown)
+
+
 def test_dataset_without_train_rows_is_refused(make_set: Callable[..., Path]) -> None:
     with pytest.raises(ContractError, match="no train split to learn from; it has val"):
         plan_run(RunConfig(str(make_set({"val": 3}))), CPU)

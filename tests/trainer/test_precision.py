@@ -15,6 +15,7 @@ from trainer.precision import decide_precision
         ("Ascend", "O2", "none", None),
         ("CPU", "O2", "1024", "StaticLossScaler"),
         ("CPU", None, "dynamic", "DynamicLossScaler"),
+        ("Ascend", "auto", None, "DynamicLossScaler"),
     ],
 )
 def test_loss_scale_follows_the_level_unless_given(

@@ -107,6 +107,7 @@ def test_image_that_does_not_decode_ends_in_one_sentence_and_no_litter(
     assert (code, out) == (1, "")
     last = err.splitlines()[-1]
     assert last.startswith(f"Error: reading {folder} failed: ")
-    assert "'dataprep verify'" in last
+    assert "map operation: [Decode] failed." in last
+    assert "the image is train/19.jpg; 'dataprep verify --decode' finds all such images" in last
     assert "Traceback" not in err
     assert sorted(os.listdir(tmp_path)) == ["mine", "set"]
