@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import io
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from schemas.errors import ContractError
+from trainer import launch
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError, nearest
 from trainer.models import MODELS
@@ -110,6 +112,9 @@ def cli() -> None:
     click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
     click.option("--sink/--no-sink", default=None, help=f"Let the device fetch its batches itself. {BY_DEVICE}"),
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
+    click.option(
+        "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
+    ),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
     click.option(
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
@@ -127,22 +132,46 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
     if dry_run:
         _dry_run(config, as_json)
         return
+    if launch.role() is None and (config.ranks or 1) > 1:
+        _launch(config.ranks or 1)
+        return
+    if launch.role() == "MS_SCHED":
+        from trainer.device import serve_ranks
+
+        serve_ranks()
+        return
     with _stop_signals() as stop:
         from trainer.loop import train
         from trainer.progress import make_progress
 
         result = train(config, make_progress(sys.stderr, config.log_every), stop)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(result)))
+        _result(json.dumps(dataclasses.asdict(result)), result.run)
         return
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
-    click.echo(f"{score} ({when}): {result.best_checkpoint}")
+    _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
+
+
+def _result(text: str, folder: str) -> None:
+    if not launch.under_msrun():
+        click.echo(text)
+    elif launch.is_first():
+        launch.note_result(text, folder) if launch.launched() else click.echo(text)
+
+
+def _launch(ranks: int) -> None:
+    with _stop_signals() as stop:
+        done = launch.launch(sys.argv[1:], ranks, stop, sys.stderr)
+    if done.text:
+        click.echo(done.text)
+    sys.exit(done.code)
 
 
 def _stop_signals() -> StopSignals:
     # To be entered before the heavy imports: their threads must not take the signals.
-    return StopSignals(tell=lambda text: click.echo(text, err=True))
+    # A rank is silent: its launcher has said it.
+    return StopSignals(tell=lambda text: None if launch.launched() else click.echo(text, err=True))
 
 
 def _dry_run(config: RunConfig, as_json: bool) -> None:
@@ -267,7 +296,9 @@ def predict(
 def _rows_to(out: Path | None) -> Iterator[TextIO]:
     """Where rows go: stdout, or a file that gets its name when it is whole. Names of files need not be UTF-8."""
     if out is None:
-        yield click.get_text_stream("stdout", encoding="utf-8", errors="surrogateescape")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="surrogateescape")
+        yield sys.stdout
         return
     parts = out.with_name(f".{out.name}-{os.getpid()}")
     try:
@@ -319,18 +350,26 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
+    code = _run_program()
+    launch.note_end(code)
+    sys.exit(code)
+
+
+def _run_program() -> int:
     try:
         code = cli.main(standalone_mode=False)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else FAILED
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(USAGE)
+        return USAGE
     except (TrainerError, ContractError, Interrupted) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(exit_code(error))
-    sys.exit(code if isinstance(code, int) else 0)
+        return exit_code(error)
+    return code if isinstance(code, int) else 0
 
 
 def exit_code(error: Exception) -> int:

@@ -37,6 +37,7 @@ class RunConfig:
     workers: int | None = None
     prefetch: int | None = None
     full_check: bool = False
+    ranks: int | None = None
     log_every: int = 50
 
     def to_json(self) -> str:

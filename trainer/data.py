@@ -17,6 +17,7 @@ from schemas.layout import index_name
 from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
+from trainer.ranks import rank_slice
 from trainer.recipes import Recipe, scaled
 
 
@@ -26,14 +27,23 @@ def train_batches(
     """Endless-by-epoch pipeline of (float32 (N, 3, S, S), int32 (N,)), newly shuffled each epoch, last part dropped."""
     rows = _rows(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL)
     images = scaled(recipe.train(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=True)
+    batches = _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=True)
+    # Ranks get equally many rows, some of them twice; what that adds is left out, so that no row comes twice.
+    steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
+    return batches if batches.get_dataset_size() == steps else batches.take(steps)
 
 
 def eval_batches(
     folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
 ) -> Any:
-    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Shapes as in training."""
-    rows = _rows(folder, dataset, split, effect, shuffle=False)
+    """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Shapes as in training.
+
+    Of several ranks each gets its own slice, which may be empty: None.
+    """
+    start, count = rank_slice(dataset.splits[split].rows, effect.num_shards, effect.shard_id)
+    if not count:
+        return None
+    rows = _rows(folder, dataset, split, effect, shuffle=False, part=(start, count))
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
     return _mapped(rows, dataset, images, effect).batch(batch_size, drop_remainder=False)
 
@@ -54,16 +64,18 @@ def _rows(
     effect: InEffect,
     shuffle: Any,
     roles: tuple[str, ...] = ("image", "label"),
+    part: tuple[int, int] | None = None,
 ) -> Any:
     schema = dataset.schema
+    which = {"shuffle": shuffle, "num_shards": effect.num_shards, "shard_id": effect.shard_id}
+    if part is not None and effect.num_shards > 1:  # num_shards repeats rows where the ranks do not divide them
+        which = {"sampler": ds.SequentialSampler(*part)}
     # num_shards is always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
         columns_list=[schema.column(role) for role in roles],
         num_parallel_workers=effect.workers,
-        shuffle=shuffle,
-        num_shards=effect.num_shards,
-        shard_id=effect.shard_id,
+        **which,
     )
 
 

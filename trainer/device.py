@@ -19,10 +19,15 @@ PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts of a machine that decisions rest on. `cores` are those this process may run on."""
+    """The facts of a machine that decisions rest on. `cores` are those this process may run on.
+
+    `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
+    """
 
     ascend: bool
     cores: int
+    rank: int = 0
+    ranks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,25 @@ class InEffect:
 def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(ascend=device != "CPU" and _ascend_available(), cores=cores)
+    rank, ranks = _started_as()
+    return Machine(ascend=device != "CPU" and _ascend_available(), cores=cores, rank=rank, ranks=ranks)
+
+
+def _started_as() -> tuple[int, int | None]:
+    if os.environ.get("MS_ROLE") != "MS_WORKER":
+        return 0, None
+    # Not RANK_ID: where msrun leaves the numbers to the cluster, that is 0 in each process (read in 2.10).
+    if "MS_NODE_ID" not in os.environ:
+        raise TrainerError("msrun has given this process no number; on several hosts give each msrun its --node_rank")
+    return int(os.environ["MS_NODE_ID"]), int(os.environ["MS_WORKER_NUM"])
+
+
+def serve_ranks() -> None:
+    """Be msrun's scheduler, through which the ranks find each other, until they are done."""
+    import mindspore
+
+    mindspore.set_device("CPU")
+    mindspore.communication.init()
 
 
 def _ascend_available() -> bool:
@@ -65,7 +88,8 @@ def decide(config: RunConfig, machine: Machine) -> InEffect:
     graph = config.mode != "pynative"
     sink, sink_why = _sink(config.sink, device, graph)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
-    workers, workers_why = _workers(config.workers, machine.cores)
+    ranks, ranks_why = _ranks(config.ranks, machine)
+    workers, workers_why = _workers(config.workers, machine.cores, ranks)
     prefetch = PREFETCH if config.prefetch is None else config.prefetch
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
@@ -81,11 +105,14 @@ def decide(config: RunConfig, machine: Machine) -> InEffect:
             *precision.decisions,
             Decision("sink", asked(config.sink), asked(sink), sink_why),
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
+            Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
             Decision("workers", asked(config.workers), str(workers), workers_why),
             Decision("prefetch", asked(config.prefetch), str(prefetch), "rows and batches held ready by each operator"),
         ),
-        setup=_setup(device, graph, kernel, config.seed, workers, prefetch),
+        setup=_setup(device, graph, kernel, config.seed, workers, prefetch, ranks),
         train=Call("mindspore.train.Model.train", {"dataset_sink_mode": sink, "sink_size": -1}),
+        num_shards=ranks,
+        shard_id=machine.rank,
     )
 
 
@@ -118,7 +145,17 @@ def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     return graph, "jit level O1" if graph else "needs graph mode"
 
 
-def _workers(workers: int | None, cores: int) -> tuple[int, str]:
+def _ranks(ranks: int | None, machine: Machine) -> tuple[int, str]:
+    if machine.ranks is None:
+        return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice"
+    if ranks not in (None, machine.ranks):
+        raise TrainerError(f"--ranks {ranks} was asked for, but msrun has started {machine.ranks}: leave --ranks out")
+    return machine.ranks, "started by msrun"
+
+
+def _workers(workers: int | None, cores: int, ranks: int) -> tuple[int, str]:
+    if workers is None and ranks > 1:
+        return max(1, cores // ranks), f"the {cores} cores shared by {ranks} ranks"
     if workers is None:
         return cores, "one a core"
     if workers > cores:
@@ -126,13 +163,16 @@ def _workers(workers: int | None, cores: int) -> tuple[int, str]:
     return workers, "asked for"
 
 
-def _setup(device: str, graph: bool, kernel: bool, seed: int, workers: int, prefetch: int) -> tuple[Call, ...]:
+def _setup(
+    device: str, graph: bool, kernel: bool, seed: int, workers: int, prefetch: int, ranks: int
+) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if kernel:
         context["jit_config"] = {"jit_level": "O1"}
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
+        *(_together() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
@@ -140,6 +180,11 @@ def _setup(device: str, graph: bool, kernel: bool, seed: int, workers: int, pref
         Call("mindspore.dataset.config.set_num_parallel_workers", {"num": workers}),
         Call("mindspore.dataset.config.set_prefetch_size", {"size": prefetch}),
     )
+
+
+def _together() -> tuple[Call, ...]:
+    parallel = {"parallel_mode": "data_parallel", "gradients_mean": True}
+    return Call("mindspore.communication.init"), Call("mindspore.set_auto_parallel_context", parallel)
 
 
 def apply(effect: InEffect) -> None:

@@ -1,5 +1,6 @@
 """Main path: from a RunConfig to a trained, evaluated and stored model. Reads from top to bottom."""
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,9 @@ from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
 from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups
 from trainer.plan import RunPlan, check_files, plan_run
-from trainer.progress import Progress
-from trainer.runfolder import BEST, CONFIG, LAST, METRICS, run_folder, scratch
+from trainer.progress import Progress, Silent
+from trainer.ranks import OverRanks, average_statistics, sum_scores
+from trainer.runfolder import BEST, CONFIG, LAST, METRICS, run_folder, scratch, throw_away_folder
 from trainer.signals import StopSignals
 from trainer.step import TrainStep
 
@@ -51,12 +53,14 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     home = Path.cwd()
     plan = plan_run(config, this_machine(config.device))
     effect = plan.effect
-    for split in plan.used_splits:
+    for split in plan.used_splits if effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
         check_files(plan.folder, plan.dataset.splits[split], config.full_check)
         stop.check()
+    if effect.shard_id:
+        progress = Silent()  # rank 0 speaks and writes for all
     progress.note(table(plan.decisions))
 
-    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder):
+    with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder):
         apply(effect)
         for split in plan.used_splits:
             check_labels(plan.folder, plan.dataset, split)
@@ -68,7 +72,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         optimizer = OPTIMIZERS[config.optimizer].make(groups, rates)
         network = effect.precision.amp.make(network)
         scaler = effect.precision.scaler.make() if effect.precision.scaler else None
-        step = TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler)
+        over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None
+        step = TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler, over_ranks)
 
         def evaluate() -> Scores | None:
             scores = _evaluate_val(plan, network, stop)
@@ -76,6 +81,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             return scores
 
         def save(epoch: int, steps: int, accuracy: float | None, best: bool) -> None:
+            if effect.shard_id:
+                return
             meta = _meta(plan, epoch, steps, accuracy)
             checkpoint.save(run / LAST, network, meta)
             if best:
@@ -84,7 +91,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         stop.check()
         (run / CONFIG).write_text(config.to_json() + "\n")
         progress.note(f"run folder {run}; compiling the first step")
-        meter = Meter(config.batch_size)
+        meter = Meter(config.batch_size * effect.num_shards)
         watch = Watch(meter, progress, stop, config.epochs, scaled=scaler is not None)
         epoch_end = EpochEnd(meter, progress, stop, rates, run / METRICS, evaluate, save)
         effect.train.make(Model(step), config.epochs, batches, [watch, epoch_end])
@@ -93,12 +100,20 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     return _result(plan, run, epoch_end, time.perf_counter() - began)
 
 
+def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:
+    return throw_away_folder() if plan.effect.shard_id else run_folder(plan.config.out, plan.folder)
+
+
 def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | None:
+    ranks = plan.effect.num_shards
+    if ranks > 1:
+        average_statistics(network, ranks)
     if plan.val_split is None:
         return None
     size = plan.config.batch_size
     batches = eval_batches(plan.folder, plan.dataset, "val", plan.recipe, plan.pixels, size, plan.effect)
     scores = evaluate_network(network, batches, size, stop.check)
+    scores = sum_scores(scores) if ranks > 1 else scores
     if scores.rows != plan.val_split.rows:
         raise TrainerError(f"val gave {scores.rows} rows, {plan.val_split.rows} were sealed; run 'dataprep verify'")
     return scores

@@ -67,7 +67,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     effect = decide(config, machine)
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
-    steps = _steps(config.batch_size, dataset, folder)
+    steps = _steps(config.batch_size * effect.num_shards, dataset, folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
@@ -86,7 +86,12 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
             *effect.decisions,
             Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
             Decision("mean / std", "default", scale, pixels_why),
-            Decision("peak lr", asked(config.lr), f"{lr:g}", f"{config.optimizer}, batch {config.batch_size}, cosine"),
+            Decision(
+                "peak lr",
+                asked(config.lr),
+                f"{lr:g}",
+                f"{config.optimizer}, batch {config.batch_size * effect.num_shards}, cosine",
+            ),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
             Decision("steps an epoch", "default", str(steps), f"{dataset.splits['train'].rows} rows, the rest dropped"),
         ),

@@ -58,6 +58,13 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
 
 
 @contextlib.contextmanager
+def throw_away_folder() -> Iterator[Path]:
+    """A run's folder for a rank that writes nothing of its own; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="trainer-") as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
 def scratch(parent: Path | None) -> Iterator[None]:
     """Work in a folder of its own, removed at the end: MindSpore drops rank_0/, kernel_meta/, rewritten_network/ and
     images it could not decode into the working directory. `parent` None means the system's temporary folder.
