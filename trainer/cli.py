@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from schemas.errors import ContractError
-from trainer import launch
+from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError, nearest
 from trainer.models import MODELS
@@ -132,10 +132,10 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
     if dry_run:
         _dry_run(config, as_json)
         return
-    if launch.role() is None and (config.ranks or 1) > 1:
+    if rank.role() is None and (config.ranks or 1) > 1:
         _launch(config.ranks or 1)
         return
-    if launch.role() == "MS_SCHED":
+    if rank.role() == "MS_SCHED":
         from trainer.device import serve_ranks
 
         serve_ranks()
@@ -154,15 +154,17 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
 
 
 def _result(text: str, folder: str) -> None:
-    if not launch.under_msrun():
+    if not rank.under_msrun():
         click.echo(text)
-    elif launch.is_first():
-        launch.note_result(text, folder) if launch.launched() else click.echo(text)
+    elif rank.is_first():
+        rank.note_result(text, folder) if rank.launched() else click.echo(text)
 
 
 def _launch(ranks: int) -> None:
+    from trainer.launch import launch
+
     with _stop_signals() as stop:
-        done = launch.launch(sys.argv[1:], ranks, stop, sys.stderr)
+        done = launch(sys.argv[1:], ranks, stop, sys.stderr)
     if done.text:
         click.echo(done.text)
     sys.exit(done.code)
@@ -171,7 +173,7 @@ def _launch(ranks: int) -> None:
 def _stop_signals() -> StopSignals:
     # To be entered before the heavy imports: their threads must not take the signals.
     # A rank is silent: its launcher has said it.
-    return StopSignals(tell=lambda text: None if launch.launched() else click.echo(text, err=True))
+    return StopSignals(tell=lambda text: None if rank.launched() else click.echo(text, err=True))
 
 
 def _dry_run(config: RunConfig, as_json: bool) -> None:
@@ -351,7 +353,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
     code = _run_program()
-    launch.note_end(code)
+    rank.note_end(code)
     sys.exit(code)
 
 

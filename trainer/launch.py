@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from trainer import rank
 from trainer.errors import Interrupted, TrainerError
 from trainer.signals import SIGNALS, StopSignals
 
-FOLDER = "TRAINER_RANKS"  # the environment variable that names the folder of notes and logs
-WORKER = "MS_WORKER"
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
 GRACE_S = 5.0  # for the other ranks, once rank 0 has ended
@@ -61,50 +60,12 @@ class Ended:
     text: str
 
 
-def role() -> str | None:
-    """What msrun has started this process as: MS_WORKER, MS_SCHED, or None when it was not msrun."""
-    return os.environ.get("MS_ROLE")
-
-
-def under_msrun() -> bool:
-    """Whether this process is one of several, whoever has called msrun."""
-    return role() is not None
-
-
-def is_first() -> bool:
-    """Whether this process is rank 0, which alone writes and speaks."""
-    return os.environ.get("MS_NODE_ID", "0") == "0"
-
-
-def launched() -> bool:
-    """Whether this process is a rank that `launch` has started: its terminal is the launcher's."""
-    return FOLDER in os.environ and role() is not None
-
-
 def stay_with_parent() -> None:
     """Be killed when the parent dies, and take signals again that the launcher has blocked for itself."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    if launched() and role() == WORKER:
-        _note("pid", str(os.getpid()))
-
-
-def note_result(text: str, run: str) -> None:
-    """Leave the result of rank 0, and the run's folder, to the launcher."""
-    _note("result", json.dumps({"text": text, "run": run}))
-
-
-def note_end(code: int) -> None:
-    """Leave the exit code to the launcher; the last thing a rank does. Without a launcher it does nothing."""
-    if launched() and role() == WORKER:
-        _note("end", str(code))
-
-
-def _note(kind: str, text: str) -> None:
-    path = Path(os.environ[FOLDER], f"{kind}_{os.environ.get('MS_NODE_ID', '0')}")
-    parts = path.with_name(f".{path.name}")
-    parts.write_text(text)
-    os.replace(parts, path)
+    if rank.launched() and rank.role() == rank.WORKER:
+        rank.note("pid", str(os.getpid()))
 
 
 def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO) -> Ended:
@@ -143,13 +104,13 @@ def _judge(folder: Path, over: str, stop: StopSignals) -> Ended:
 
 def _over(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
     """Why the run is over, empty while it is not: rank 0 has ended, or another failed, or msrun itself is gone."""
-    dead = [rank for rank in range(ranks) if _died(folder, rank)]
+    dead = [each for each in range(ranks) if _died(folder, each)]
     if dead:
         time.sleep(GRACE_S / 2)  # msrun logs the exit code
         return _death(folder, dead[0])
     if _read(folder, "end", 0) is not None:
         return RANK_0_ENDED
-    failed = [rank for rank in range(ranks) if (_read(folder, "end", rank) or "0") != "0"]
+    failed = [each for each in range(ranks) if (_read(folder, "end", each) or "0") != "0"]
     if failed:
         time.sleep(GRACE_S / 2)  # rank 0 may be about to say the same
         return RANK_0_ENDED if _read(folder, "end", 0) is not None else _death(folder, failed[0])
@@ -158,26 +119,26 @@ def _over(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
     return ""
 
 
-def _died(folder: Path, rank: int) -> bool:
+def _died(folder: Path, number: int) -> bool:
     """Whether the rank is gone without a note of its end."""
-    pid = _read(folder, "pid", rank)
-    return pid is not None and not _alive(int(pid)) and _read(folder, "end", rank) is None
+    pid = _read(folder, "pid", number)
+    return pid is not None and not _alive(int(pid)) and _read(folder, "end", number) is None
 
 
-def _death(folder: Path, rank: int) -> str:
-    pid = _read(folder, "pid", rank)
+def _death(folder: Path, number: int) -> str:
+    pid = _read(folder, "pid", number)
     code = re.search(rf"Worker process {pid} exit with exception\. Error code: (-?\d+)", _text(folder / "msrun.log"))
     how = "" if code is None else f" ({_exit_name(int(code[1]))})"
-    return f"rank {rank} died{how}; the last lines of its log:\n{_last_lines(folder / f'worker_{rank}.log')}\n"
+    return f"rank {number} died{how}; the last lines of its log:\n{_last_lines(folder / f'worker_{number}.log')}\n"
 
 
 def _exit_name(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def _read(folder: Path, kind: str, rank: int) -> str | None:
+def _read(folder: Path, kind: str, number: int) -> str | None:
     with contextlib.suppress(FileNotFoundError):
-        return (folder / f"{kind}_{rank}").read_text()
+        return (folder / f"{kind}_{number}").read_text()
     return None
 
 
@@ -222,7 +183,7 @@ def _msrun(arguments: list[str], ranks: int, folder: Path) -> Iterator["subproce
     # msrun starts whatever is called python: a name that a virtual environment or a Debian need not have.
     (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (folder / "python").chmod(0o755)
-    paths = {FOLDER: str(folder), "PATH": f"{folder}:{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}
+    paths = {rank.FOLDER: str(folder), "PATH": f"{folder}:{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(ranks, folder), str(script)]
     with (folder / "msrun.log").open("wb") as log:
         process = subprocess.Popen(
@@ -258,8 +219,8 @@ def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # msrun and its scheduler; the ranks follow their parent
     process.wait()
-    for rank in range(ranks):
-        if (pid := _read(folder, "pid", rank)) and _alive(int(pid)):
+    for each in range(ranks):
+        if (pid := _read(folder, "pid", each)) and _alive(int(pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
 
