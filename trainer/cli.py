@@ -116,6 +116,11 @@ def cli() -> None:
         "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
     ),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
+    click.option("--tensorboard", is_flag=True, help="Write event files too (needs the extra of that name)."),
+    click.option(
+        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own."
+    ),
+    click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
     click.option(
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
@@ -144,7 +149,8 @@ def run(dry_run: bool, as_json: bool, verbose: bool, **settings: Any) -> None:
         from trainer.loop import train
         from trainer.progress import make_progress
 
-        result = train(config, make_progress(sys.stderr, config.log_every), stop)
+        with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
+            result = train(config, make_progress(sys.stderr, config.log_every), stop)
     if as_json:
         _result(json.dumps(dataclasses.asdict(result)), result.run)
         return

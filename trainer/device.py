@@ -87,6 +87,8 @@ def decide(config: RunConfig, machine: Machine) -> InEffect:
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
     sink, sink_why = _sink(config.sink, device, graph)
+    if config.profile_steps and sink:
+        sink, sink_why = False, "--profile begins and ends at a step, and a sink hides the steps"
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
     workers, workers_why = _workers(config.workers, machine.cores, ranks)

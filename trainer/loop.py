@@ -16,6 +16,7 @@ from trainer.decision import table
 from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
+from trainer.logs import log_callbacks
 from trainer.meter import Meter
 from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
@@ -94,7 +95,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         meter = Meter(config.batch_size * effect.num_shards)
         watch = Watch(meter, progress, stop, config.epochs, scaled=scaler is not None)
         epoch_end = EpochEnd(meter, progress, stop, rates, run / METRICS, evaluate, save)
-        effect.train.make(Model(step), config.epochs, batches, [watch, epoch_end])
+        logs = [] if effect.shard_id else log_callbacks(config, run, meter, rates, run / METRICS, progress.note)
+        effect.train.make(Model(step), config.epochs, batches, [watch, epoch_end, *logs])
         if stop.signum is not None:
             raise Interrupted(stop.signum, run / LAST if (run / LAST).exists() else None)
     return _result(plan, run, epoch_end, time.perf_counter() - began)

@@ -12,6 +12,10 @@ from trainer.errors import TrainerError
 RUNS = Path("runs")
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+STEPS = "steps.jsonl"
+CURVES = "curves.svg"
+BOARD = "tensorboard"
+PROFILE = "profile"
 BEST = "best.ckpt"
 LAST = "last.ckpt"
 

@@ -65,6 +65,12 @@ def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
     assert "cannot sink on CPU" in line(effect, "sink").why
 
 
+def test_profiling_turns_the_sink_off_and_says_why() -> None:
+    effect = decide(RunConfig("d", profile="2..4"), ASCEND)
+    assert not effect.sink
+    assert line(effect, "sink").why == "--profile begins and ends at a step, and a sink hides the steps"
+
+
 def test_more_workers_than_cores_are_lowered_and_said_to_be() -> None:
     effect = decide(RunConfig("d", workers=99), PLAIN)
     assert effect.workers == 2

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.conftest import RUN_FILES
+
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 
 
@@ -32,12 +34,12 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     code, out, err = finish(start("run", stripes, *QUICK, "--epochs", "1", "--out", "mine", *level, cwd=tmp_path))
     assert code == 0, err
     assert os.listdir(tmp_path) == ["mine"]
-    assert sorted(os.listdir(tmp_path / "mine")) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+    assert sorted(os.listdir(tmp_path / "mine")) == RUN_FILES
     assert json.loads(out)["run"] == str(tmp_path / "mine")
     told = err.splitlines()
     assert told[0].split() == ["setting", "asked", "in", "effect", "why"]
     assert [line[:10] for line in told[-2:]] == ["run folder", "epoch 1/1 "]
-    assert len(told) == 16, err
+    assert len(told) == 17, err
 
     code, out, err = finish(start("eval", "mine", stripes, "--device", "CPU", *level, cwd=tmp_path))
     assert code == 0, err
@@ -45,7 +47,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     assert (found["rows"], found["accuracy"]) == (13, metrics["val_accuracy"])
     assert found["loss"] == pytest.approx(metrics["val_loss"], rel=1e-3)
     assert os.listdir(tmp_path) == ["mine"]
-    assert len(err.splitlines()) == 6, err
+    assert len(err.splitlines()) == 7, err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -63,7 +65,7 @@ def test_signal_saves_and_exits_by_its_number(
     assert got == code, err
     assert f"Error: stopped by {number.name}; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
     assert "Traceback" not in err
-    assert sorted(os.listdir(tmp_path / "mine")) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+    assert sorted(os.listdir(tmp_path / "mine")) == RUN_FILES
 
 
 def test_image_that_does_not_decode_ends_in_one_sentence_and_no_litter(
