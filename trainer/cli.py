@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib
 import io
 import json
 import os
@@ -14,11 +13,12 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from schemas.errors import ContractError
+from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Busy, Interrupted, TrainerError, nearest
+from trainer.errors import Busy, Interrupted, TrainerError
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
-from trainer.precision import AMP_DTYPES, AMP_LEVELS
+from trainer.options import BY_DEVICE, device_options, options, output_options, read_config
 from trainer.quiet import quieten
 from trainer.recipes import RECIPES
 from trainer.result import TrainResult
@@ -26,69 +26,9 @@ from trainer.signals import StopSignals
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BY_DEVICE = "[default: by device]"
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
-
-
-def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Callback of --config: the file's values become the command's defaults, so that a flag still wins."""
-    if value is None:
-        return None
-    known = {name.name for name in context.command.params if name.name} - {"config", "dataset", "help"}
-    values = {key.replace("-", "_"): entry for key, entry in _toml(value).items()}
-    for key in values:
-        if key not in known:
-            raise click.BadParameter(f"unknown key '{key}'; {nearest(key, known)}", context, parameter)
-    context.default_map = {**(context.default_map or {}), **values}
-    return value
-
-
-def _toml(path: str) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = _toml_reader().loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise TrainerError(f"cannot read {path}: {error}") from None
-    return values
-
-
-def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # the standard library has it since Python 3.11
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise TrainerError("--config needs a TOML reader on Python 3.10: pip install 'mindspore-dataprep[toml]'")
-
-
-def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Apply option decorators so that --help lists them in the order written."""
-
-    def decorate(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
-
-
-device_options = options(
-    click.option("--device", type=click.Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend when found]"),
-    click.option("--mode", type=click.Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
-    click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision. {BY_DEVICE}"),
-    click.option("--amp-dtype", type=click.Choice(AMP_DTYPES), help="Its low type. [default: float16]"),
-    click.option(
-        "--workers", type=click.IntRange(1), help="Threads that decode. [default: one a core, if memory allows]"
-    ),
-    click.option(
-        "--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8, or less]"
-    ),
-    click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
-)
-
-output_options = options(
-    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
-    click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings."),
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -144,7 +84,15 @@ def cli() -> None:
     click.option("--sink-size", type=click.IntRange(1), metavar="STEPS", help=f"How many at a time. {BY_DEVICE}"),
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
     click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
+    click.option(
+        "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
+    ),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
+    click.option("--tensorboard", is_flag=True, help="Write event files too (needs the extra of that name)."),
+    click.option(
+        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own."
+    ),
+    click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
     click.option(
         "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
@@ -175,13 +123,38 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         )
         click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
+    if rank.role() is None and (config.ranks or 1) > 1:
+        _launch(config.ranks or 1)
+        return
+    if rank.role() == "MS_SCHED":
+        from trainer.device import serve_ranks
+
+        serve_ranks()
+        return
     result = _train(config)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(result)))
+        _result(json.dumps(dataclasses.asdict(result)), result.run)
         return
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
-    click.echo(f"{score} ({when}): {result.best_checkpoint}")
+    _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
+
+
+def _result(text: str, folder: str) -> None:
+    if not rank.under_msrun():
+        click.echo(text)
+    elif rank.is_first():
+        rank.note_result(text, folder) if rank.launched() else click.echo(text)
+
+
+def _launch(ranks: int) -> None:
+    from trainer.launch import launch
+
+    with _stop_signals() as stop:
+        done = launch(sys.argv[1:], ranks, stop, sys.stderr)
+    if done.text:
+        click.echo(done.text)
+    sys.exit(done.code)
 
 
 def _train(config: RunConfig) -> TrainResult:
@@ -195,12 +168,14 @@ def _train(config: RunConfig) -> TrainResult:
         from trainer.loop import train
         from trainer.progress import make_progress
 
-        return train(config, make_progress(sys.stderr, config.log_every), stop)
+        with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
+            return train(config, make_progress(sys.stderr, config.log_every), stop)
 
 
 def _stop_signals() -> StopSignals:
     # To be entered before the heavy imports: their threads must not take the signals.
-    return StopSignals(tell=lambda text: click.echo(text, err=True))
+    # A rank is silent: its launcher has said it.
+    return StopSignals(tell=lambda text: None if rank.launched() else click.echo(text, err=True))
 
 
 def _dry_run(config: RunConfig, as_json: bool) -> None:
@@ -385,18 +360,26 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
+    code = _run_program()
+    rank.note_end(code)
+    sys.exit(code)
+
+
+def _run_program() -> int:
     try:
         code = cli.main(standalone_mode=False)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else FAILED
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(USAGE)
+        return USAGE
     except (TrainerError, ContractError, Interrupted) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(exit_code(error))
-    sys.exit(code if isinstance(code, int) else 0)
+        return exit_code(error)
+    return code if isinstance(code, int) else 0
 
 
 def exit_code(error: Exception) -> int:

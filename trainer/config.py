@@ -57,7 +57,23 @@ class RunConfig:
     prefetch: int | None = None
     autotune: bool = False
     full_check: bool = False
+    ranks: int | None = None
     log_every: int = 50
+    tensorboard: bool = False
+    monitor: tuple[str, ...] = ()
+    profile: str | None = None
+
+    @property
+    def profile_steps(self) -> tuple[int, int] | None:
+        """First and last step to profile, counted from 1; raises TrainerError unless `profile` has the form A..B."""
+        if self.profile is None:
+            return None
+        first, dots, last = self.profile.partition("..")
+        if not (dots and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+            raise TrainerError(
+                f"--profile {self.profile} is no range of steps; give the first and the last, as in 10..15"
+            )
+        return int(first), int(last)
 
     def to_json(self) -> str:
         """The configuration as it is stored in a run folder and in each checkpoint."""

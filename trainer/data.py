@@ -19,6 +19,7 @@ from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
+from trainer.ranks import rank_slice
 from trainer.recipes import RECIPES, Recipe
 
 
@@ -71,12 +72,12 @@ def eval_batches(
 
     Of several ranks each has a run of rows: MindDataset's own division repeats rows when it does not come out even.
     """
-    total, ranks = dataset.splits[split].rows, effect.num_shards
-    first, end = (rank * total // ranks for rank in (effect.shard_id, effect.shard_id + 1))
-    if first == end:
+    start, count = rank_slice(dataset.splits[split].rows, effect.num_shards, effect.shard_id)
+    if not count:
         return NoBatches()
-    which = ds.SequentialSampler(first, end - first) if ranks > 1 else None
-    part = {"sampler": which} if which else {"shuffle": False, **_rank(effect)}
+    part = {"shuffle": False, **_rank(effect)}
+    if effect.num_shards > 1:
+        part = {"sampler": ds.SequentialSampler(start, count)}
     columns = [dataset.schema.column(role) for role in roles]
     rows = rows_of(folder, dataset, split, effect, columns, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,12 +24,16 @@ AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare 
 class Machine:
     """The facts of a machine that decisions rest on. `cores` are those this process may run on; `memory` the bytes it
     may still take, None when nobody looked; `open_files` how many it may hold at most.
+
+    `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
     """
 
     ascend: bool
     cores: int
     memory: int | None = None
     open_files: int = 1 << 20
+    rank: int = 0
+    ranks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,25 @@ class InEffect:
 def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
-    return Machine(ascend, usable_cores(), usable_memory(), most_open_files())
+    rank, ranks = _started_as()
+    return Machine(ascend, usable_cores(), usable_memory(), most_open_files(), rank, ranks)
+
+
+def _started_as() -> tuple[int, int | None]:
+    if os.environ.get("MS_ROLE") != "MS_WORKER":
+        return 0, None
+    # Not RANK_ID: where msrun leaves the numbers to the cluster, that is 0 in each process (read in 2.10).
+    if "MS_NODE_ID" not in os.environ:
+        raise TrainerError("msrun has given this process no number; on several hosts give each msrun its --node_rank")
+    return int(os.environ["MS_NODE_ID"]), int(os.environ["MS_WORKER_NUM"])
+
+
+def serve_ranks() -> None:
+    """Be msrun's scheduler, through which the ranks find each other, until they are done."""
+    import mindspore
+
+    mindspore.set_device("CPU")
+    mindspore.communication.init()
 
 
 def _ascend_available() -> bool:
@@ -84,7 +107,10 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
     sink = decide_sink(config, device, graph, steps)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
-    feed = decide_feed(config.workers, config.prefetch, machine.cores, machine.memory, machine.open_files, demand)
+    ranks, ranks_why = _ranks(config.ranks, machine)
+    cores = max(1, machine.cores // ranks)  # the ranks of a host share it
+    memory = None if machine.memory is None else machine.memory // ranks
+    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand)
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
@@ -105,11 +131,14 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
             *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
+            Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
-        setup=_setup(device, graph, level, config, feed),
+        setup=_setup(device, graph, level, config, feed, ranks),
         train=sink.call,
+        num_shards=ranks,
+        shard_id=machine.rank,
     )
 
 
@@ -132,6 +161,14 @@ def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     return graph, "jit level O1" if graph else "needs graph mode"
 
 
+def _ranks(ranks: int | None, machine: Machine) -> tuple[int, str]:
+    if machine.ranks is None:
+        return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice"
+    if ranks not in (None, machine.ranks):
+        raise TrainerError(f"--ranks {ranks} was asked for, but msrun has started {machine.ranks}: leave --ranks out")
+    return machine.ranks, "started by msrun"
+
+
 def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tuple[str | None, str]:
     level = config.jit_level
     if config.graph_kernel and level not in (None, "O1"):
@@ -150,7 +187,7 @@ def _autotune(wanted: bool) -> tuple[Decision, ...]:
     return (Decision("autotune", "on", "on", why),) if wanted else ()
 
 
-def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed) -> tuple[Call, ...]:
+def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed, ranks: int) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
@@ -158,6 +195,7 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
+        *(_together() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": config.seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
@@ -166,6 +204,11 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
         Call("mindspore.dataset.config.set_prefetch_size", {"size": feed.prefetch}),
         *((Call("mindspore.dataset.config.set_enable_autotune", tune),) if config.autotune else ()),
     )
+
+
+def _together() -> tuple[Call, ...]:
+    parallel = {"parallel_mode": "data_parallel", "gradients_mean": True}
+    return Call("mindspore.communication.init"), Call("mindspore.set_auto_parallel_context", parallel)
 
 
 def apply(effect: InEffect) -> None:

@@ -111,7 +111,7 @@ def _check_onnx(file: Path, images: NDArray[np.float32], expected: NDArray[Any])
     try:
         runtime = importlib.import_module("onnxruntime")
     except ModuleNotFoundError:
-        return None, "not checked: that takes pip install 'mindspore-dataprep[onnx]'"
+        return None, "not checked: that takes pip install onnxruntime"
     session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {session.get_inputs()[0].name: images})
     return _difference(found, expected), "run with ONNX Runtime and compared on one batch"

@@ -33,6 +33,8 @@ class Keeper:
 
         With --keep above 1 each is kept under its step as well, so many of them.
         """
+        if self.plan.effect.shard_id:
+            return  # rank 0 writes for all
         now = time.perf_counter()
         self.state.seconds += now - self.began
         self.began = now

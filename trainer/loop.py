@@ -1,5 +1,6 @@
 """Main path: from a RunConfig to a trained, evaluated and stored model. Reads from top to bottom."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,28 @@ from trainer.evaluate import evaluate_network
 from trainer.finetune import start_from
 from trainer.keeper import Keeper
 from trainer.lineage import undecodable, write_report
+from trainer.logs import log_callbacks
 from trainer.meter import Meter
 from trainer.mixed import mixed
 from trainer.network import build_network
 from trainer.objective import Scores, SmoothedCrossEntropy
 from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups, rate_scale
 from trainer.plan import RunPlan, check_files, plan_run
-from trainer.progress import Progress
+from trainer.progress import Progress, Silent
+from trainer.ranks import OverRanks, average_statistics, sum_scores
 from trainer.result import TrainResult
-from trainer.runfolder import BEST, CONFIG, LAST, METRICS, RESULT, holds_run, run_folder, scratch, write_whole
+from trainer.runfolder import (
+    BEST,
+    CONFIG,
+    LAST,
+    METRICS,
+    RESULT,
+    holds_run,
+    run_folder,
+    scratch,
+    throw_away_folder,
+    write_whole,
+)
 from trainer.signals import StopSignals
 from trainer.sinking import rounds
 from trainer.state import RunState
@@ -41,9 +55,10 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     began = time.perf_counter()
     home = Path.cwd()
     plan = plan_run(config, this_machine(config.device))
-    for split in plan.used_splits:
-        check_files(plan.folder, plan.dataset.splits[split], config.full_check)
-        stop.check()
+    effect = plan.effect
+    _check_data(plan, stop)
+    if effect.shard_id:
+        progress = Silent()  # rank 0 speaks and writes for all
     progress.note(table(plan.decisions))
 
     state = RunState()
@@ -51,10 +66,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     def culprit() -> str | None:
         return undecodable(plan, state.step)
 
-    with run_folder(config.out, plan.folder) as run, scratch(run), pipeline_errors(plan.folder, culprit):
-        apply(plan.effect)
-        for split in plan.used_splits:
-            check_labels(plan.folder, plan.dataset, split)
+    with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder, culprit):
+        apply(effect)
         course = _course(plan)
         network, step = _network_and_step(plan, course, home, progress, fresh=not (run / LAST).exists())
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
@@ -72,9 +85,10 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         def explain(what: str, first: int, last: int, element: Any) -> str:
             return write_report(run, plan, what, (first, last), element)
 
-        meter = Meter(config.batch_size)
+        meter = Meter(config.batch_size * effect.num_shards)
         watch = Watch(course, state, step, meter, progress, stop, keeper.save, explain)
         epoch_end = EpochEnd(course, state, step, meter, progress, stop, run / METRICS, evaluate, keeper.save)
+        logs = [] if effect.shard_id else log_callbacks(config, run, meter, course, state, run / METRICS, progress.note)
         if not state.evaluated:
             watch.enter_epoch(state.step // plan.steps)
             epoch_end.finish_epoch()
@@ -82,7 +96,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
             batches.set_init_step(state.step)
             epochs, call = rounds(plan.effect.train, config.epochs, plan.steps, state.step)
-            call.make(Model(step), epochs, batches, [watch, epoch_end])
+            call.make(Model(step), epochs, batches, [watch, epoch_end, *logs])
             del batches  # the pipeline ends, and MindSpore writes what it found
             for said in keep_finding(Path.cwd(), run) if config.autotune else ():
                 progress.note(said)
@@ -92,6 +106,13 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         result = _result(plan, run, state)
         write_whole(run / RESULT, result.to_json())
     return result
+
+
+def _check_data(plan: RunPlan, stop: StopSignals) -> None:
+    for split in plan.used_splits if plan.effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
+        check_files(plan.folder, plan.dataset.splits[split], plan.config.full_check)
+        check_labels(plan.folder, plan.dataset, split)
+        stop.check()
 
 
 def _course(plan: RunPlan) -> Course:
@@ -121,12 +142,17 @@ def _network_and_step(
     optimizer = OPTIMIZERS[config.optimizer].make(groups, course.rates)
     network = mixed(network, effect.precision, config.keep_fp32)
     scaler = effect.precision.scaler.make() if effect.precision.scaler else None
-    options = StepOptions(config.accumulate, config.clip_norm, config.ema)
+    over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None
+    options = StepOptions(config.accumulate, config.clip_norm, config.ema, over_ranks)
     return network, TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler, options)
 
 
 def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     run, begun = keeper.folder, holds_run(keeper.folder)
+    if begun and keeper.plan.effect.num_shards > 1:
+        raise TrainerError(
+            f"{run} holds a run that was begun, and one of several ranks cannot go on; give another --out"
+        )
     if not begun:
         write_whole(run / CONFIG, config.to_json() + "\n")
     where = "compiling the first step"
@@ -135,12 +161,20 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     progress.note(f"run folder {run}; {where}")
 
 
+def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:
+    return throw_away_folder() if plan.effect.shard_id else run_folder(plan.config.out, plan.folder)
+
+
 def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | None:
+    ranks = plan.effect.num_shards
+    if ranks > 1:
+        average_statistics(network, ranks)
     if plan.val_split is None:
         return None
     size = plan.config.batch_size
     batches = eval_batches(plan.folder, plan.dataset, "val", plan.recipe, plan.pixels, size, plan.effect)
     scores = evaluate_network(network, batches, size, stop.check)
+    scores = sum_scores(scores) if ranks > 1 else scores
     if scores.rows != plan.val_split.rows:
         raise TrainerError(f"val gave {scores.rows} rows, {plan.val_split.rows} were sealed; run 'dataprep verify'")
     return scores

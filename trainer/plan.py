@@ -74,7 +74,8 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     dataset = load_dataset(folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
-    steps = _steps(config.batch_size, dataset, folder)
+    ranks = machine.ranks or config.ranks or 1
+    steps = _steps(config.batch_size * ranks, dataset, folder)
     effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size))
     _check_sink_column(effect, config.batch_size, pixels.size)
     lr = optimizer.lr if config.lr is None else config.lr
@@ -95,7 +96,12 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
             Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
             Decision("mean / std", "default", scale, pixels_why),
             *_mixing(config, recipe),
-            Decision("peak lr", asked(config.lr), f"{lr:g}", f"{config.optimizer}, batch {config.batch_size}, cosine"),
+            Decision(
+                "peak lr",
+                asked(config.lr),
+                f"{lr:g}",
+                f"{config.optimizer}, batch {config.batch_size * effect.num_shards}, cosine",
+            ),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
             *_extras(config, dataset, steps),
             Decision("steps an epoch", "default", str(steps), f"{dataset.splits['train'].rows} rows, the rest dropped"),

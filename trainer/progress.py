@@ -52,6 +52,22 @@ class Progress(Protocol):
         """An epoch is trained and evaluated."""
 
 
+class Silent:
+    """Says nothing: another rank speaks."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """Nothing."""
+
+    def step(self, report: StepReport) -> None:
+        """Nothing."""
+
+    def epoch_end(self, report: EpochReport) -> None:
+        """Nothing."""
+
+
 class Lines:
     """Plain lines: one every `every` steps and one an epoch."""
 

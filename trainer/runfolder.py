@@ -13,6 +13,10 @@ from trainer.errors import Busy, TrainerError
 RUNS = Path("runs")
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+STEPS = "steps.jsonl"
+CURVES = "curves.svg"
+BOARD = "tensorboard"
+PROFILE = "profile"
 BEST = "best.ckpt"
 LAST = "last.ckpt"
 RESULT = "result.json"  # written last: where it is, the run is complete
@@ -116,6 +120,13 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def throw_away_folder() -> Iterator[Path]:
+    """A run's folder for a rank that writes nothing of its own; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="trainer-") as folder:
+        yield Path(folder)
 
 
 @contextlib.contextmanager

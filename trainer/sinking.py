@@ -34,6 +34,8 @@ def decide_sink(config: RunConfig, device: str, graph: bool, steps: int) -> Sink
     MindSpore loses the end of an epoch that the size does not divide, so the largest divisor below is taken.
     """
     on, why = _on(config.sink, device, graph)
+    if config.profile is not None and on:
+        on, why = False, "--profile begins and ends at a step, and a sink hides the steps"
     size, size_why = _size(config.sink_size, on, steps)
     seen = size if on and graph and size else 1
     shown = str(size) if on and size else "one epoch" if on else "off"

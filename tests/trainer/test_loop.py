@@ -9,6 +9,7 @@ import pytest
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
+from tests.trainer.conftest import RUN_FILES
 from trainer import checkpoint, loop
 from trainer.config import RunConfig
 from trainer.device import InEffect
@@ -37,7 +38,7 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     run = Path(result.run)
     assert run == Path.cwd() / "runs" / "stripes-1"
     assert os.listdir(Path.cwd()) == ["runs"]
-    assert sorted(os.listdir(run)) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl", "result.json"]
+    assert sorted(os.listdir(run)) == RUN_FILES
     assert result.best_accuracy is not None
     assert result.best_accuracy > 0.8
     assert (result.epochs, result.steps) == (10, 60)

@@ -12,6 +12,8 @@ from pathlib import Path
 import mindspore
 import pytest
 
+from tests.trainer.conftest import RUN_FILES
+
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 
 
@@ -37,8 +39,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     code, out, err = finish(start("run", stripes, *QUICK, "--epochs", "1", "--out", "mine", *level, cwd=tmp_path))
     assert code == 0, err
     assert os.listdir(tmp_path) == ["mine"]
-    files = ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl", "result.json"]
-    assert sorted(os.listdir(tmp_path / "mine")) == files
+    assert sorted(os.listdir(tmp_path / "mine")) == RUN_FILES
     assert json.loads(out)["run"] == str(tmp_path / "mine")
     told = err.splitlines()
     assert told[0].split() == ["setting", "asked", "in", "effect", "why"]
@@ -68,7 +69,7 @@ def test_signal_saves_and_exits_by_its_number(
     assert got == code, err
     assert f"Error: stopped by {number.name}; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
     assert "Traceback" not in err
-    assert sorted(os.listdir(tmp_path / "mine")) == ["best.ckpt", "config.json", "last.ckpt", "metrics.jsonl"]
+    assert sorted(os.listdir(tmp_path / "mine")) == RUN_FILES
 
 
 # All that holds state: averages, summed gradients, a loss scale that overflows at first, the type of each cell.

@@ -1,0 +1,143 @@
+"""Ranks that msrun starts: they train as one, end together, and say one thing."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.dataset import load_dataset
+from tests.trainer.test_process import finish, start
+from trainer import checkpoint, data, loop
+from trainer.config import RunConfig
+from trainer.device import InEffect
+from trainer.plan import Pixels
+from trainer.progress import Silent
+from trainer.ranks import rank_slice
+from trainer.recipes import RECIPES
+from trainer.signals import StopSignals
+
+# Without BatchNorm, whose averages within a step are those of one rank's part.
+MODEL = """
+from mindspore import nn
+
+def plain(num_classes):
+    layers = [nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, 8, 3, 2), nn.ReLU(), nn.Flatten()]
+    return nn.SequentialCell(*layers, nn.Dense(8 * 8 * 8, num_classes))
+"""
+PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 13, 48])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_slices_of_all_ranks_cover_each_row_once(rows: int, ranks: int) -> None:
+    slices = [rank_slice(rows, ranks, rank) for rank in range(ranks)]
+    covered = [row for start, count in slices for row in range(start, start + count)]
+    assert covered == list(range(rows))
+
+
+def labels(batches: Any) -> list[list[int]]:
+    if batches is None:
+        return []
+    return [each[1].tolist() for each in batches.create_tuple_iterator(num_epochs=1, output_numpy=True)]
+
+
+def test_ranks_together_evaluate_each_row_once(stripes: Path, cpu: InEffect) -> None:
+    def val(effect: InEffect) -> list[int]:
+        dataset = load_dataset(stripes)
+        batches = data.eval_batches(stripes, dataset, "val", RECIPES["none"], PIXELS, 4, effect)
+        return list(chain.from_iterable(labels(batches)))
+
+    shares = [val(replace(cpu, num_shards=20, shard_id=rank)) for rank in range(20)]
+    assert list(chain.from_iterable(shares)) == val(cpu)
+    assert [] in shares, "more ranks than rows"
+
+
+def test_batches_of_two_ranks_make_up_those_of_one(make_set: Callable[..., Path], cpu: InEffect) -> None:
+    folder = make_set({"train": 31})  # the ranks get 16 rows each, one of them twice: that batch is left out
+
+    def train(size: int, effect: InEffect) -> list[list[int]]:
+        dataset = load_dataset(folder)
+        batches = data.train_batches(folder, dataset, RECIPES["none"], PIXELS, size, effect)
+        assert batches.get_dataset_size() == 3
+        return labels(batches)
+
+    whole = train(8, cpu)
+    parts = [train(4, replace(cpu, num_shards=2, shard_id=rank)) for rank in (0, 1)]
+    assert [np.stack(pair, axis=1).ravel().tolist() for pair in zip(*parts, strict=True)] == whole
+
+
+QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--recipe", "none", "--model", "mine:plain"]
+
+
+@pytest.mark.slow
+def test_two_ranks_train_as_one_does_on_the_doubled_batch(
+    stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    two = ["--ranks", "2", "--batch-size", "8", "--epochs", "3", "--out", "two", "--json"]
+    code, out, err = finish(start("run", stripes, *QUICK, *two, cwd=tmp_path))
+    assert code == 0, err
+    assert json.loads(out)["run"] == str(tmp_path / "two")
+    assert err.count("epoch 3/3  loss ") == 1, "one rank speaks"
+    assert sorted(os.listdir(tmp_path / "two" / "ranks")) == [
+        "msrun.log",
+        "scheduler.log",
+        "worker_0.log",
+        "worker_1.log",
+    ]
+
+    one = RunConfig(str(stripes), out="one", model="mine:plain", recipe="none", image_size=32, epochs=3, batch_size=16)
+    loop.train(replace(one, device="CPU", workers=1), Silent(), StopSignals())
+    for mine, other in zip(*(lines(tmp_path / name / "metrics.jsonl") for name in ("one", "two")), strict=True):
+        assert (mine["step"], mine["val_accuracy"]) == (other["step"], other["val_accuracy"])
+        assert mine["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert mine["val_loss"] == pytest.approx(other["val_loss"], rel=1e-3)
+    for name, weight in checkpoint.load(tmp_path / "one" / "last.ckpt")[0].items():
+        found = checkpoint.load(tmp_path / "two" / "last.ckpt")[0][name].asnumpy()
+        np.testing.assert_allclose(found, weight.asnumpy(), atol=1e-4)
+
+
+def lines(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MODEL)
+    many = ["--ranks", "2", "--batch-size", "8", "--epochs", "100000", "--log-every", "1", "--out", "mine"]
+    process = start("run", stripes, *QUICK, *many, cwd=tmp_path)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("epoch 2/"):
+            process.send_signal(signal.SIGTERM)
+            break
+    code, _, err = finish(process)
+    assert code == 143, err
+    assert f"Error: stopped by SIGTERM; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
+    assert "Traceback" not in err
+    deadline = time.monotonic() + 10
+    while ranks_alive(tmp_path) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not ranks_alive(tmp_path)
+
+
+def ranks_alive(folder: Path) -> list[str]:
+    """The processes that work inside `folder`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and process.name != str(os.getpid()):
+            try:
+                if (process / "cwd").resolve().is_relative_to(folder):
+                    found.append(process.name)
+            except OSError:
+                continue
+    return found
