@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError
 
 # The formats that dataprep reads. Not among them: those without a magic number, and EPS, which starts a program.
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
+Image.init()  # or which formats there are would depend on what was opened before
+FORMATS = tuple(
+    name
+    for name in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
+    if name in Image.OPEN
+)
 WHITE = (255, 255, 255)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
 ORIENTATION = 0x0112  # the EXIF tag
@@ -56,7 +61,7 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 
 def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
-    image: Image.Image = Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
+    image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
     if policy.get("animation") == "reject" and image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise Unreadable("it has several frames, which the training set's policy rejects")
     kind, full, short = image.format, image.size, policy.get("resize")

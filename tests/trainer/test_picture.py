@@ -1,7 +1,10 @@
 """An image from disk must be the picture that dataprep would have sealed, up to JPEG's own loss."""
 
 import io
+import subprocess
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +70,14 @@ def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None
     assert (found.shape, found.dtype) == (expected.shape, np.uint8)
     recoded = "jpeg" in name  # a JPEG that changed is encoded once more: a few steps of brightness
     assert np.abs(found.astype(int) - expected).max() <= (12 if recoded else 0)
+
+
+def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.webp").write_bytes(FILES["webp"])
+    code = (
+        f"from trainer.picture import read_picture; read_picture(open({str(tmp_path / 'a.webp')!r}, 'rb').read(), {{}})"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_without_a_known_policy_the_picture_keeps_its_size() -> None:
