@@ -79,6 +79,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
     prefetch = PREFETCH if config.prefetch is None else config.prefetch
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
+    mode_why += "" if graph or device != "CPU" else "; one thread each, so that it can be repeated"
     return InEffect(
         device=device,
         graph=graph,
@@ -146,9 +147,12 @@ def _setup(device: str, graph: bool, level: str | None, seed: int, workers: int,
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
+    # In pynative mode MindSpore picks their number by timing, and with it the order of sums: the last bit varies.
+    threads = [Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})]
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
+        *(threads if device == "CPU" and not graph else ()),
         Call("mindspore.set_seed", {"seed": seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
