@@ -79,7 +79,6 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
     prefetch = PREFETCH if config.prefetch is None else config.prefetch
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
-    mode_why += "" if graph or device != "CPU" else "; one thread each, so that it can be repeated"
     return InEffect(
         device=device,
         graph=graph,
@@ -91,6 +90,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0) -> InEffect:
         decisions=(
             Decision("device", asked(config.device), device, device_why),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
+            *_threads(device),
             *precision.decisions,
             *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
@@ -112,6 +112,11 @@ def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     if device in ("Ascend", "CPU"):
         return device, "asked for"
     return ("Ascend", "found") if machine.ascend else ("CPU", "MindSpore finds no Ascend here")
+
+
+def _threads(device: str) -> list[Decision]:
+    why = "so that a run can be repeated and resumed to the last bit"
+    return [Decision("operator threads", "default", "1", why)] if device == "CPU" else []
 
 
 def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
@@ -147,12 +152,12 @@ def _setup(device: str, graph: bool, level: str | None, seed: int, workers: int,
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
-    # In pynative mode MindSpore picks their number by timing, and with it the order of sums: the last bit varies.
+    # Left to itself MindSpore picks their number by timing, and with it the order of sums: the last bit varies.
     threads = [Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})]
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
-        *(threads if device == "CPU" and not graph else ()),
+        *(threads if device == "CPU" else ()),
         Call("mindspore.set_seed", {"seed": seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
