@@ -127,6 +127,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
         decisions=(
             Decision("device", asked(config.device), device, device_why),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
+            *_threads(device),
             *precision.decisions,
             *sink.decisions,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
@@ -151,6 +152,11 @@ def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     if device in ("Ascend", "CPU"):
         return device, "asked for"
     return ("Ascend", "found") if machine.ascend else ("CPU", "MindSpore finds no Ascend here")
+
+
+def _threads(device: str) -> list[Decision]:
+    why = "so that a run can be repeated and resumed to the last bit"
+    return [Decision("operator threads", "default", "1", why)] if device == "CPU" else []
 
 
 def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
@@ -192,9 +198,12 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
     if level is not None:
         context["jit_config"] = {"jit_level": level}
     tune = {"enable": True, "filepath_prefix": AUTOTUNE}
+    # Left to itself MindSpore picks their number by timing, and with it the order of sums: the last bit varies.
+    threads = [Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})]
     return (
         Call("mindspore.set_device", {"device_target": device}),
         Call("mindspore.set_context", context),
+        *(threads if device == "CPU" else ()),
         *(_together() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": config.seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),

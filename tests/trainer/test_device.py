@@ -88,6 +88,13 @@ def test_graph_kernel_is_fused_in_graph_mode_on_ascend_only(machine: Machine, mo
     assert line(effect, "graph kernel").effect == ("on" if fused else "off")
 
 
+def test_cpu_keeps_to_one_thread_an_operator_so_that_a_run_can_be_repeated() -> None:
+    call = Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})
+    assert call in decide(RunConfig("d", mode="pynative"), PLAIN).setup
+    assert call in decide(RunConfig("d"), PLAIN).setup
+    assert call not in decide(RunConfig("d"), ASCEND).setup
+
+
 @pytest.mark.parametrize(
     ("machine", "mode", "effect"), [(ASCEND, None, "O2"), (ASCEND, "pynative", "default"), (PLAIN, None, "default")]
 )

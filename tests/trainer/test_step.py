@@ -175,6 +175,21 @@ def test_averages_follow_the_weights_and_are_what_is_evaluated_and_kept(cpu: InE
         np.testing.assert_array_equal(weights(step.network)[name], own[name])
 
 
+def test_evaluating_the_averages_leaves_training_as_it_was(mode: None) -> None:
+    ends = []
+    for evaluated in (False, True):
+        step = trainer(StepOptions(ema=0.5))
+        step(*next(batches()))
+        if evaluated:
+            with step.averaged():
+                step.network(next(batches())[0]).asnumpy()
+        for batch in batches():
+            step(*batch)
+        ends.append(weights(step.network))
+    for name, value in ends[0].items():
+        np.testing.assert_array_equal(value, ends[1][name])
+
+
 def test_training_state_names_everything_once(cpu: InEffect) -> None:
     network = net()
     optimizer = nn.AdamWeightDecay(network.trainable_params(), [0.1, 0.2])
