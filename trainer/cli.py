@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -379,6 +380,11 @@ def _run_program() -> int:
     except (TrainerError, ContractError, Interrupted) as error:
         click.echo(f"Error: {error}", err=True)
         return exit_code(error)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        click.echo(f"Error: the disk is full ({error.filename}); with room again, the same command goes on", err=True)
+        return AGAIN
     return code if isinstance(code, int) else 0
 
 

@@ -1,3 +1,4 @@
+import errno
 import json
 import subprocess
 import sys
@@ -113,6 +114,20 @@ def test_exit_code_tells_the_kind_of_failure(
         cli.main()
     assert left.value.code == code
     assert capsys.readouterr().err == f"Error: {error}\n"
+
+
+def test_a_full_disk_is_one_sentence_and_another_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(standalone_mode: bool) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/runs/last.ckpt")
+
+    monkeypatch.setattr(cli.cli, "main", fail)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 75
+    said = "Error: the disk is full (/runs/last.ckpt); with room again, the same command goes on\n"
+    assert capsys.readouterr().err == said
 
 
 def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
