@@ -20,7 +20,7 @@ from trainer.network import build_network
 from trainer.recipes import Recipe, find_recipe
 
 # Settings that have no effect outside of training.
-TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level")
+TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level", "ranks")
 
 Show = Callable[[tuple[Decision, ...]], None]
 

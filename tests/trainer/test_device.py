@@ -156,9 +156,10 @@ def test_mode_numbers_are_those_of_mindspore() -> None:
 
 def test_ranks_set_up_communication_after_the_device_and_before_the_seeds() -> None:
     effect = decide(RunConfig("d", ranks=4), PLAIN)
-    assert [call.name for call in effect.setup][:5] == [
+    assert [call.name for call in effect.setup][:6] == [
         "mindspore.set_device",
         "mindspore.set_context",
+        "mindspore.device_context.cpu.op_tuning.threads_num",
         "mindspore.communication.init",
         "mindspore.set_auto_parallel_context",
         "mindspore.set_seed",

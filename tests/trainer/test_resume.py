@@ -183,7 +183,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(stripes: Path, cpu: InEf
     config = replace(CONFIG, dataset=str(stripes), keep=2)
     with pytest.raises(Interrupted):
         train(config, stop_at=(2, 3))
-    assert sorted(os.listdir("mine"))[-2:] == ["step-000000008.ckpt", "step-000000009.ckpt"]
+    assert sorted(path.name for path in Path("mine").glob("step-*")) == ["step-000000008.ckpt", "step-000000009.ckpt"]
     for name in ("last.ckpt", "step-000000009.ckpt"):
         (Path("mine") / name).write_bytes(b"x")
     stream = io.StringIO()
