@@ -5,4 +5,5 @@ install '[test]'
 
 .venv/bin/ruff check --quiet --config scripts/ruff.toml dataprep trainer schemas tests benchmarks
 .venv/bin/mypy --no-error-summary
-.venv/bin/python -m pytest -q "$@"
+# Most tests wait for one process or another. A file stays whole: its tests may share what they have made.
+.venv/bin/python -m pytest -q -n 2 --dist loadfile "$@"
