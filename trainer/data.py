@@ -37,6 +37,10 @@ def train_batches(
     batches = _mapped(rows, dataset, images, effect).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
+    return _equal_steps(batches, dataset, batch_size, effect)
+
+
+def _equal_steps(batches: Any, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
     steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
     # A rank that was one row short has been given one again, which may fill a last batch.
     return batches.take(steps) if batches.get_dataset_size() > steps else batches
@@ -46,7 +50,7 @@ def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: InEffect
     """The batches of train_batches as keys and labels of their images, in the same order."""
     columns = [dataset.schema.column("key"), dataset.schema.column("label")]
     rows = rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
-    return rows.batch(batch_size, drop_remainder=True)
+    return _equal_steps(rows.batch(batch_size, drop_remainder=True), dataset, batch_size, effect)
 
 
 def _mixer(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:

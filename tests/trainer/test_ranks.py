@@ -76,3 +76,9 @@ def test_ranks_together_evaluate_each_row_once_in_stored_order(ranks: int, strip
     parts = [evaluated(stripes, effect) for effect in by_rank(cpu, ranks)]
     assert [row for part in parts for row in part] == whole
     assert {len(part) for part in parts} <= {13 // ranks, 13 // ranks + 1}
+
+
+def test_keys_come_in_as_many_steps_as_the_batches_they_explain(stripes: Path, cpu: InEffect) -> None:
+    """48 rows on 5 ranks: one with 9 would be given a row again, and its keys run ahead of its batches from epoch 2."""
+    for effect in by_rank(cpu, 5):
+        assert data.train_keys(stripes, load_dataset(stripes), 5, effect).get_dataset_size() == 1
