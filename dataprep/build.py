@@ -124,7 +124,7 @@ def _results(
             if not waiting:
                 return
             done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
-            at_work = sum(work.under_way(planned.name) for planned in building.values())
+            at_work = work.under_way({planned.name for planned in building.values()})
             progress.under_way(at_work + sum(planned.items for _, planned in proving.values()))
             for future in done:
                 if future in building:
@@ -198,7 +198,6 @@ def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[Planne
 
 
 def _keys(receipt: Receipt, faults: list[Fault]) -> dict[str, tuple[str, str]]:
-
     assert receipt.attempt is not None
     by_row = {fault.row: (fault.reason, fault.detail) for fault in faults}
     rows = enumerate(noted_rows(receipt.attempt / ROWS))

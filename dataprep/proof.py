@@ -10,7 +10,7 @@ from time import perf_counter
 
 from dataprep.prover import Fault, Prover
 from dataprep.receipt import ROWS, Receipt
-from schemas.record import RecordSchema, load_schema
+from schemas.record import load_schema
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Manner:
 
     def start(self) -> Prover:
         """A child that proves so."""
-        return Prover(self._schema(), self.scratch, self.decode, self.threads, self.deadline_s)
-
-    def _schema(self) -> RecordSchema:
-        return load_schema(self.schema)
+        return Prover(load_schema(self.schema), self.scratch, self.decode, self.threads, self.deadline_s)
 
 
 Prove = Callable[[Receipt], "Future[Proof]"]

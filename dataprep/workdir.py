@@ -10,7 +10,8 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,15 @@ class Workdir:
             return _current(attempts[-1])[0]
         return None
 
-    def under_way(self, shard: str) -> int:
-        """How many files of `shard` a worker has dealt with so far."""
-        done = 0
-        for attempt in self.attempts.glob(f"{shard}-*"):
-            with suppress(OSError, ValueError, IndexError):
-                done = max(done, _current(attempt)[1])
-        return done
+    def under_way(self, shards: Set[str]) -> int:
+        """How many files of these shards workers have dealt with so far."""
+        done: Counter[str] = Counter()
+        for attempt in self.attempts.glob("*-*"):  # listed once: a cluster has hundreds, on a file system far away
+            shard = attempt.name.rpartition("-")[0]  # behind it is what mkdtemp has added
+            if shard in shards:
+                with suppress(OSError, ValueError, IndexError):
+                    done[shard] = max(done[shard], _current(attempt)[1])
+        return done.total()
 
     # What turned out while building, so that shards must be built again: kept by name, for the next run too.
 

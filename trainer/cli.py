@@ -124,10 +124,10 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         )
         click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
-    if rank.role() is None and (config.ranks or 1) > 1:
+    if not rank.under_msrun() and (config.ranks or 1) > 1:
         _launch(config.ranks or 1)
         return
-    if rank.role() == "MS_SCHED":
+    if rank.role() == rank.SCHEDULER:
         from trainer.device import serve_ranks
 
         serve_ranks()

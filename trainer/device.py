@@ -14,6 +14,7 @@ from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
+from trainer.rank import WORKER, role
 from trainer.sinking import decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
@@ -75,7 +76,7 @@ def this_machine(device: str | None) -> Machine:
 
 
 def _started_as() -> tuple[int, int | None]:
-    if os.environ.get("MS_ROLE") != "MS_WORKER":
+    if role() != WORKER:
         return 0, None
     # Not RANK_ID: where msrun leaves the numbers to the cluster, that is 0 in each process (read in 2.10).
     if "MS_NODE_ID" not in os.environ:

@@ -43,13 +43,9 @@ class Evaluation:
 
 
 def evaluate_network(network: Any, batches: Any, batch_size: int, each_batch: Callable[[], None]) -> Scores:
-    """Score a network over (images, labels) batches, None for none; leaves it in evaluation mode. `each_batch` may
-    raise to stop.
-    """
+    """Score a network over (images, labels) batches; leaves it in evaluation mode. `each_batch` may raise to stop."""
     network.set_train(False)
     total = Scores()
-    if batches is None:
-        return total
     for images, labels in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
         total += score(padded_logits(network, images, batch_size), labels)
         each_batch()

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 FOLDER = "TRAINER_RANKS"  # the environment variable that names the launcher's folder of notes and logs
-WORKER = "MS_WORKER"
+WORKER, SCHEDULER = "MS_WORKER", "MS_SCHED"
 
 
 def role() -> str | None:
@@ -25,7 +25,7 @@ def is_first() -> bool:
 
 def launched() -> bool:
     """Whether this process is a rank that `launch` has started: its terminal is the launcher's."""
-    return FOLDER in os.environ and role() is not None
+    return FOLDER in os.environ and under_msrun()
 
 
 def note_result(text: str, run: str) -> None:

@@ -44,8 +44,6 @@ def test_slices_of_all_ranks_cover_each_row_once(rows: int, ranks: int) -> None:
 
 
 def labels(batches: Any) -> list[list[int]]:
-    if batches is None:
-        return []
     return [each[1].tolist() for each in batches.create_tuple_iterator(num_epochs=1, output_numpy=True)]
 
 
