@@ -2,7 +2,8 @@
 
 import io
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("GLOG_v", "3")
@@ -80,6 +81,16 @@ def seal(
     dataset = Dataset(load_schema("classification"), classes, sealed, found, {}, {}, {}, {}, {}, pixels)
     (folder / DATASET).write_bytes(dataset.to_json())
     return folder
+
+
+@pytest.fixture(autouse=True)
+def same_path() -> Iterator[None]:
+    """Level O1 leaves MindSpore's own folders on sys.path (measured on 2.10), among them one with a math.py: a process
+    that another test starts with this path could import nothing.
+    """
+    before = sys.path[:]
+    yield
+    sys.path[:] = before
 
 
 @pytest.fixture(scope="session")
