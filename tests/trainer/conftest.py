@@ -84,11 +84,16 @@ def seal(
 
 
 @pytest.fixture(autouse=True)
-def same_path() -> Iterator[None]:
-    """Level O1 leaves MindSpore's own folders on sys.path (measured on 2.10), among them one with a math.py: a process
+def unmarked_by_others() -> Iterator[None]:
+    """A test begins as if it were the first: with the seeds of a new run and the path of a new process.
+
+    Level O1 leaves MindSpore's own folders on sys.path (measured on 2.10), among them one with a math.py: a process
     that another test starts with this path could import nothing.
     """
     before = sys.path[:]
+    if mindspore := sys.modules.get("mindspore"):
+        mindspore.set_seed(0)
+        mindspore.dataset.config.set_seed(0)
     yield
     sys.path[:] = before
 
