@@ -9,10 +9,15 @@ from typing import Any, TypeVar
 import click
 
 from trainer.errors import TrainerError, nearest
+from trainer.models import MODELS
+from trainer.optim import OPTIMIZERS
 from trainer.precision import AMP_DTYPES, AMP_LEVELS
+from trainer.recipes import RECIPES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
+CONFIG_HELP = "TOML file of these options; a flag wins over it."
 BY_DEVICE = "[default: by device]"
 
 
@@ -72,4 +77,66 @@ device_options = options(
 output_options = options(
     click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
     click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings."),
+)
+
+# What decides a step and its feed.
+training_options = options(
+    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP),
+    click.option(
+        "--recipe", default="small", show_default=True, help=f"{', '.join(RECIPES)}, or your own as module:function"
+    ),
+    click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
+    click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
+    click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
+    click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
+    click.option("--init", type=click.Path(), help="Start from these weights: a run folder or a checkpoint."),
+    click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
+    click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
+    click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
+    click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
+    click.option("--optimizer", default="adamw", show_default=True, help=", ".join(OPTIMIZERS)),
+    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Peak rate. [default: the optimizer's]"),
+    click.option("--warmup-epochs", type=click.FloatRange(0), default=1.0, show_default=True, help="Or a fraction."),
+    click.option("--weight-decay", type=click.FloatRange(0), help="Not on norm and bias. [default: the optimizer's]"),
+    click.option("--label-smoothing", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True),
+    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
+    device_options,
+    click.option("--keep-fp32", multiple=True, metavar="NAME", help="Cells by class or path. May repeat."),
+    click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
+    click.option(
+        "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Batches to average for one update."
+    ),
+    click.option("--clip-norm", type=click.FloatRange(0, min_open=True), help="Bound the gradient's norm."),
+    click.option(
+        "--ema", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Average the weights with this decay."
+    ),
+    click.option("--sink/--no-sink", default=None, help=f"Let the device fetch its batches itself. {BY_DEVICE}"),
+    click.option("--sink-size", type=click.IntRange(1), metavar="STEPS", help=f"How many at a time. {BY_DEVICE}"),
+    click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
+    click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
+    click.option(
+        "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
+    ),
+)
+
+run_options = options(
+    click.option("--out", type=click.Path(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
+    training_options,
+    click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
+    click.option(
+        "--max-overflows", type=click.IntRange(1), default=20, show_default=True, help="In a row, before it ends."
+    ),
+    click.option("--patience", type=click.IntRange(1), help="End after so many epochs without a better val accuracy."),
+    click.option("--save-every", type=click.IntRange(1), metavar="STEPS", help="Save within epochs too."),
+    click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints beside the best."),
+    click.option("--resume", is_flag=True, help="Go on with an unfinished run, or fail. Without --out: the latest."),
+    click.option(
+        "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
+    ),
+    click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
+    click.option("--tensorboard", is_flag=True, help="Write event files too (needs the extra of that name)."),
+    click.option(
+        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own."
+    ),
+    click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
 )
