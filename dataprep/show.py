@@ -81,11 +81,11 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += ["", *(f"warning: {printable(warning)}" for warning in p.warnings)]
+    lines += ["", *(f"Warning: {printable(warning)}" for warning in p.warnings)]
     if p.bytes > p.free_bytes:
-        lines.append("warning: that is more than the disk has free; the job would not start")
+        lines.append("Warning: that is more than the disk has free; the job would not start")
     if p.sample_rejected:
-        lines.append(f"warning: {p.sample_rejected} of a sample of the images would be refused")
+        lines.append(f"Warning: {p.sample_rejected} of a sample of the images would be refused")
     return [
         *lines,
         f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",

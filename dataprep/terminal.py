@@ -8,6 +8,7 @@ from typing import Any, TextIO
 from dataprep.keys import printable
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
+from dataprep.wording import label
 
 PLAIN_EVERY_S = 30.0
 RATE_OVER_S = 60.0  # the rate that is shown, and the time left, are of this last stretch
@@ -42,7 +43,7 @@ class TerminalProgress:
         """Called when the work is known, and again when a split has to be built with larger pages."""
         self.close()
         for warning in plan.warnings:
-            self._say(f"warning: {printable(warning)}")
+            self._say(label("Warning", "yellow", self._stream) + printable(warning))
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)

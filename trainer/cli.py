@@ -16,13 +16,16 @@ import click
 from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Busy, Interrupted, TrainerError
+from trainer.errors import Interrupted, TrainerError
 from trainer.options import device_options, options, output_options, run_options
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
+from trainer.wording import label, usage_error
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
+# A program or group that was called without a command has shown its help; so since click 8.2.
+HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -310,26 +313,21 @@ def _run_program() -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else FAILED
     except click.Abort:
-        click.echo("Interrupted.", err=True)
-        return INTERRUPTED
-    except click.ClickException as error:
+        return _tell("stopped", INTERRUPTED)
+    except HELP_SHOWN as error:
         error.show()
         return USAGE
+    except click.ClickException as error:
+        return _tell(usage_error(error), USAGE)
     except (TrainerError, ContractError, Interrupted) as error:
-        click.echo(f"Error: {error}", err=True)
-        return exit_code(error)
+        return _tell(str(error), getattr(error, "exit_code", REFUSED))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        click.echo(f"Error: the disk is full ({error.filename}); with room again, the same command goes on", err=True)
-        return AGAIN
+        return _tell(f"the disk is full ({error.filename}); with room again, the same command goes on", AGAIN)
     return code if isinstance(code, int) else 0
 
 
-def exit_code(error: Exception) -> int:
-    """The exit code of a failure: 3 the data was refused, 75 try again later, 128 + the signal's number, else 1."""
-    if isinstance(error, Busy):
-        return AGAIN
-    if isinstance(error, ContractError):
-        return REFUSED
-    return error.exit_code if isinstance(error, Interrupted) else FAILED
+def _tell(message: str, code: int) -> int:
+    click.echo(label("Error", "red", sys.stderr) + message, err=True)
+    return code
