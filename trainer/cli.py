@@ -151,7 +151,7 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to name.")
-@click.option("--report", type=click.Path(), help="Folder for report.json, classes.csv, confusion.csv, worst.csv.")
+@click.option("--report", type=click.Path(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
 def evaluate(
@@ -166,17 +166,20 @@ def evaluate(
 ) -> None:
     """Score CHECKPOINT (a run folder: its best) on DATASET, each image once.
 
+    Of a run folder it also keeps what `trainer report` shows: the confusion matrix and the worst images.
+
     Example: trainer eval runs/dataset-1 demo/dataset --split val
     """
     quieten(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
-        from trainer.details import summary, write_report
+        from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
+        from trainer.kept import keep_evaluation
 
         found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
-        if report is not None:
-            write_report(Path(report), found)
+        kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
+    click.echo(kept, err=True, nl=bool(kept))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return

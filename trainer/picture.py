@@ -60,6 +60,15 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
         raise Unreadable(" ".join(str(error).split())[:200] or type(error).__name__) from None
 
 
+def thumbnail(data: bytes, side: int) -> bytes:
+    """A JPEG of the image with at most `side` pixels a side, smaller ones in their own size; raises Unreadable."""
+    small = Image.fromarray(read_picture(data, {"resize": side}))  # which spares decoding a large JPEG in full
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=85, subsampling=0 if max(small.size) < side else 2)
+    return buffer.getvalue()
+
+
 def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
     image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
     if policy.get("animation") == "reject" and image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
