@@ -19,6 +19,7 @@ ALLOWED = {
 ALLOWED_IN = {
     "dataprep/prove.py": {"mindspore"},
     "dataprep/engines/dask.py": {"distributed"},
+    "dataprep/page.py": {"jinja2"},
     "trainer/preview.py": {"PIL"},
     "trainer/models/zoo.py": {"mindcv"},
     "trainer/picture.py": {"PIL"},
@@ -34,6 +35,7 @@ DATAPREP_LEVELS = [
     {"target", "build", "seal"},
     {"pipeline", "verify", "inspection", "sample"},
     {"repair"},
+    {"page"},
     {"preview", "terminal", "show", "params"},
     {"cli"},
     {"__main__"},
