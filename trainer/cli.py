@@ -300,6 +300,26 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     click.echo(f"{made.description}: image size, mean, std and classes")
 
 
+@cli.command()
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", type=click.Path(path_type=Path), help="Page to write. [default: RUN/report.html, or here]")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
+def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Write one HTML page about RUN, or several side by side: curves, settings, confusion, worst images.
+
+    It works on a run that is not complete, too. What it shows of single images comes from `trainer eval`.
+
+    Example: trainer report runs/dataset-1 runs/dataset-2 --out compared.html
+    """
+    from trainer.report import write_report
+
+    made = write_report(runs, out)
+    for run, missing in made.missing.items():
+        for one in missing:
+            click.echo(f"{run}: {one.file}: {one.why}", err=True)
+    click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+
+
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
     code = _run_program()

@@ -1,6 +1,7 @@
 """Figures of a page, drawn by matplotlib as SVG text with the colours of schemas/page/figure.rc."""
 
 import io
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.errors import TrainerError
+from trainer.page import needed
 from trainer.series import Series, smooth, thin
 
 WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
@@ -38,7 +39,7 @@ class Curve:
 @dataclass(frozen=True)
 class Chart:
     """Curves over one axis. `name` is an id, `unit` follows the values ("%" turns shares into per cent), `marks` are
-    places on the axis where a run went on.
+    places on the axis where a run went on. With `from_zero` small changes of a large value look small.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Chart:
     unit: str
     curves: tuple[Curve, ...]
     marks: tuple[float, ...] = ()
+    from_zero: bool = False
 
     @property
     def in_words(self) -> str:
@@ -56,21 +58,19 @@ class Chart:
             values = curve.series.finite().y
             if len(values):
                 factor, unit = (100, " %") if self.unit == "%" else (1, f" {self.unit}".rstrip())
-                first, last, low, high = (f"{factor * v:.4g}" for v in (values[0], values[-1], min(values), max(values)))
+                first, last, low, high = (
+                    f"{factor * v:.4g}" for v in (values[0], values[-1], min(values), max(values))
+                )
                 said.append(f"{curve.label} from {first} to {last}{unit}, lowest {low}, highest {high}")
         return f"{self.title} by {self.over}: {'; '.join(said)}"
 
 
 def draw(chart: Chart) -> str:
     """The chart as SVG text; raises TrainerError when matplotlib is missing."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise TrainerError("trainer report needs matplotlib: pip install matplotlib jinja2") from None
+    matplotlib, figures = needed("matplotlib"), needed("matplotlib.figure")
     look = resources.files("schemas").joinpath("page", "figure.rc")
     with resources.as_file(look) as path, matplotlib.rc_context(fname=path):
-        figure = Figure(figsize=(WIDTH, HEIGHT))
+        figure = figures.Figure(figsize=(WIDTH, HEIGHT))
         axes = figure.subplots()
         _draw_into(axes, chart)
         text = io.StringIO()
@@ -79,20 +79,21 @@ def draw(chart: Chart) -> str:
 
 
 def _draw_into(axes: Any, chart: Chart) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
+    ticker = needed("matplotlib.ticker")
     axes.set_title(chart.title)
     axes.set_xlabel(chart.over)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     if chart.unit == "%":
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
+        axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
     elif chart.unit:
         axes.set_ylabel(chart.unit)
     for place in chart.marks:
         axes.axvline(place, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
     ends = [_draw_curve(axes, curve) for curve in chart.curves]
     _scale(axes, chart)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
     if len(chart.curves) > 1:
         _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
 
@@ -141,7 +142,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     """The places moved as little as it takes for neighbours to be `gap` apart, in their order, from 0 up."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     moved = list(places)
-    for before, here in zip(order, order[1:], strict=False):
+    for before, here in itertools.pairwise(order):
         moved[here] = max(moved[here], moved[before] + gap)
     if order and (over := moved[order[-1]] - 1.0) > 0:
         moved[order[-1]] -= over
@@ -155,8 +156,6 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     transparent, so that it can lie on any ground. Counts are shares of their label's rows; neighbours are put together
     until no side has more than 1,000 pixels.
     """
-    from matplotlib import image
-
     side = len(confusion)
     step = math.ceil(side / MATRIX_SIDE)
     starts = np.arange(0, side, step)
@@ -170,5 +169,5 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     pixels[..., 3] = np.where(strength > 0, 0.15 + 0.85 * np.sqrt(strength), 0)  # a single row can still be seen
     enlarged = max(1, 400 // len(pixels))
     buffer = io.BytesIO()
-    image.imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")
+    needed("matplotlib.image").imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")
     return buffer.getvalue()

@@ -86,7 +86,7 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
-    """Read run folders, each named by as much of its path as tells it apart. Raises TrainerError for one that is none."""
+    """Read run folders, each named by as much of its path as tells it apart. TrainerError for one that is none."""
     resolved = [folder.resolve() for folder in folders]
     twice = [folder for place, folder in enumerate(resolved) if folder in resolved[:place]]
     if twice:
@@ -188,7 +188,7 @@ def _starts(folder: Path, notes: list[Missing]) -> Iterator[Start]:
     for place, line in enumerate(_lines(folder, STARTS, notes), 1):
         try:
             yield Start.from_dict(line)
-        except (TypeError, KeyError):
+        except (TypeError, KeyError, ValueError, AttributeError):
             notes.append(Missing(STARTS, f"its line {place} has another form, and is left out"))
 
 

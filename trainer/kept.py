@@ -1,4 +1,4 @@
-"""What `trainer eval` keeps on disk: tables, and small pictures of the worst rows, which outlive the dataset's place."""
+"""What `trainer eval` keeps on disk: tables, and small pictures of the worst rows, for when the dataset is gone."""
 
 import contextlib
 from pathlib import Path

@@ -61,11 +61,15 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 
 def thumbnail(data: bytes, side: int) -> bytes:
-    """A JPEG of the image with at most `side` pixels a side, smaller ones in their own size; raises Unreadable."""
+    """A JPEG of the image with at most `side` pixels a side; below half of that it is enlarged by a whole factor, each
+    pixel to a square. Raises Unreadable.
+    """
     small = Image.fromarray(read_picture(data, {"resize": side}))  # which spares decoding a large JPEG in full
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    if (factor := side // max(small.size)) > 1:
+        small = small.resize((factor * small.width, factor * small.height), Image.Resampling.NEAREST)
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=85, subsampling=0 if max(small.size) < side else 2)
+    small.save(buffer, "JPEG", quality=85)
     return buffer.getvalue()
 
 

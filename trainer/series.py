@@ -18,11 +18,11 @@ class Series:
     @property
     def measured(self) -> bool:
         """Whether there is any value to draw."""
-        return bool(np.isfinite(self.y).any())
+        return len(self.finite().x) > 0
 
     def finite(self) -> "Series":
         """The values that are numbers."""
-        there = np.isfinite(self.y)
+        there = np.isfinite(self.x) & np.isfinite(self.y)
         return Series(self.x[there], self.y[there])
 
 

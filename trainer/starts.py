@@ -30,8 +30,14 @@ class Start:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
-        """Read the stored form; raises TypeError or KeyError when it is something else."""
-        return cls(**{**values, "decisions": tuple(Decision(**one) for one in values["decisions"])})
+        """Read the stored form; raises TypeError, KeyError, ValueError or AttributeError when it is something else."""
+        return cls(
+            step=int(values["step"]),
+            at=str(values["at"]),
+            dataset_digest=str(values["dataset_digest"]),
+            software={str(name): str(version) for name, version in values["software"].items()},
+            decisions=tuple(Decision(**{key: str(text) for key, text in one.items()}) for one in values["decisions"]),
+        )
 
 
 def software() -> dict[str, str]:
