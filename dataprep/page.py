@@ -34,12 +34,13 @@ def render(template: str, script: str, contents: Iterable[tuple[str, str]], **va
         lstrip_blocks=True,
     )
     environment.filters |= {"sha256": _sha256, "name": printable}
-    return environment.get_template(template).render(
+    page: str = environment.get_template(template).render(
         style=look.joinpath("page.css").read_text("utf-8"),
         scripts=[look.joinpath("page.js").read_text("utf-8"), own.joinpath(script).read_text("utf-8")],
         contents=list(contents),
         **values,
     )
+    return page
 
 
 def _sha256(script: str) -> str:
