@@ -25,6 +25,7 @@ BY_STEP = (
     ("data_wait", "Time spent waiting for data", "%"),
 )
 NOISY = ("loss",)
+LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
 FEW = 40  # below so many lines a curve by step is shown as it is
 
@@ -47,13 +48,13 @@ def _chart(runs: Sequence[Run], over: Over, name: str, title: str, unit: str) ->
         for place, run in enumerate(runs)
         if (found := series(run.epochs if over == "epoch" else run.steps, name, over)).measured
     )
-    return Chart(f"{over}-{name}", title, over, unit, curves, _marks(runs, over), name in FROM_ZERO)
+    return Chart(f"{over}-{name}", title, over, unit, curves, _marks(runs, over), name in FROM_ZERO, name in LOSSES)
 
 
 def _losses(run: Run) -> Chart:
     both = [("train", series(run.epochs, "loss", "epoch")), ("val", series(run.epochs, "val_loss", "epoch"))]
     curves = tuple(Curve(label, place, found) for place, (label, found) in enumerate(both) if found.measured)
-    return Chart("epoch-loss", "Loss", "epoch", "", curves, _marks([run], "epoch"))
+    return Chart("epoch-loss", "Loss", "epoch", "", curves, _marks([run], "epoch"), may_log=True)
 
 
 def _marks(runs: Sequence[Run], over: Over) -> tuple[float, ...]:

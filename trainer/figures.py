@@ -17,7 +17,9 @@ from trainer.series import Series, smooth, thin
 WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
 BUCKETS = 400  # stretches of a curve of which the lowest and the highest point are drawn: about one a pixel
 COLOURS = 6  # as many as figure.rc has; a seventh curve has the first colour again, and its own label
-DOTTED = 30  # up to so many points each has a dot
+DOTTED = 30  # up to so many epochs each has a dot
+WIDE = 20.0  # above this ratio of the highest loss to the lowest the axis is logarithmic
+NEAR_END = 0.9  # of the axis: labels of curves that end before it stand at their end, not beside the plot
 LABEL_GAP = 0.075  # of the plot's height, between two labels at the ends of curves
 RARE = 0.005  # the share of points that may lie beyond the scale, so that one spike does not flatten the rest
 MATRIX_SIDE = 1000  # pixels
@@ -39,7 +41,8 @@ class Curve:
 @dataclass(frozen=True)
 class Chart:
     """Curves over one axis. `name` is an id, `unit` follows the values ("%" turns shares into per cent), `marks` are
-    places on the axis where a run went on. With `from_zero` small changes of a large value look small.
+    places on the axis where a run went on. With `from_zero` small changes of a large value look small. With `may_log`
+    the axis becomes logarithmic when the values differ that much.
     """
 
     name: str
@@ -49,6 +52,13 @@ class Chart:
     curves: tuple[Curve, ...]
     marks: tuple[float, ...] = ()
     from_zero: bool = False
+    may_log: bool = False
+
+    @property
+    def log(self) -> bool:
+        """Whether the axis of values is logarithmic."""
+        values = np.concatenate([curve.series.finite().y for curve in self.curves])
+        return self.may_log and bool(values.min() > 0) and float(values.max() / values.min()) > WIDE
 
     @property
     def in_words(self) -> str:
@@ -80,26 +90,33 @@ def draw(chart: Chart) -> str:
 
 def _draw_into(axes: Any, chart: Chart) -> None:
     ticker = needed("matplotlib.ticker")
-    axes.set_title(chart.title)
+    axes.set_title(chart.title + (", logarithmic" if chart.log else ""))
     axes.set_xlabel(chart.over)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+    if chart.log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
+    else:
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
     if chart.unit == "%":
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
     elif chart.unit:
         axes.set_ylabel(chart.unit)
     for place in chart.marks:
         axes.axvline(place, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
-    ends = [_draw_curve(axes, curve) for curve in chart.curves]
-    _scale(axes, chart)
+    ends = [_draw_curve(axes, curve, DOTTED if chart.over == "epoch" else 1) for curve in chart.curves]
+    if not chart.log:
+        _scale(axes, chart)
     if chart.from_zero:
         axes.set_ylim(bottom=0)
     if len(chart.curves) > 1:
         _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
 
 
-def _draw_curve(axes: Any, curve: Curve) -> tuple[float, float]:
-    """Draw one curve; gives where it ends."""
+def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
+    """Draw one curve, with dots when it has so few points; gives where it ends."""
     colour = f"C{curve.colour % COLOURS}"
     points = curve.series.finite()
     if curve.noisy:
@@ -107,7 +124,7 @@ def _draw_curve(axes: Any, curve: Curve) -> tuple[float, float]:
         axes.plot(faint.x, faint.y, color=colour, linewidth=0.7, alpha=0.3)
         points = smooth(points)
     points = thin(points, BUCKETS)
-    marker = "o" if len(points.x) <= DOTTED else None
+    marker = "o" if len(points.x) <= dotted else None
     axes.plot(points.x, points.y, color=colour, marker=marker, markersize=3.5)
     return float(points.x[-1]), float(points.y[-1])
 
@@ -129,13 +146,15 @@ def _scale(axes: Any, chart: Chart) -> None:
 
 
 def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each label at the end of its curve, moved apart where they would touch."""
-    low, high = axes.get_ylim()
-    shares = spread([(y - low) / (high - low) for _, _, y in ends], LABEL_GAP)
-    right = max(x for _, x, _ in ends)
-    for (text, _, _), share in zip(ends, shares, strict=True):
-        place = (right, low + share * (high - low))
-        axes.annotate(text, place, (6, 0), textcoords="offset points", va="center", annotation_clip=False)
+    """Write each label at the end of its curve; those beside the plot are moved apart where they would touch."""
+    axes.autoscale_view()  # or the places would be those of an empty plot
+    in_axes = (axes.transData + axes.transAxes.inverted()).transform([(x, y) for _, x, y in ends])
+    right = in_axes[:, 0].max()
+    beside = [place for place, (x, _) in enumerate(in_axes) if x > NEAR_END * right]
+    for place, share in zip(beside, spread([float(in_axes[i, 1]) for i in beside], LABEL_GAP), strict=True):
+        in_axes[place] = (right, share)
+    for (text, _, _), at in zip(ends, in_axes, strict=True):
+        axes.annotate(text, at, (6, 0), "axes fraction", "offset points", va="center", annotation_clip=False)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:

@@ -75,14 +75,13 @@ class Run:
     def state(self) -> str:
         """How the run stands, in a few words."""
         asked = number(self.options.get("epochs"))
-        of = f"epoch {len(self.epochs)}" + (f" of {asked:g}" if asked else "")
+        done = f"{len(self.epochs)} of {asked:g} epochs" if asked else f"{len(self.epochs)} epochs"
         if self.result is not None:
             early = asked is not None and len(self.epochs) < asked and self.options.get("patience") is not None
-            return f"complete, ended early after {of}" if early else "complete"
+            return f"complete, ended early after {done}" if early else "complete"
         if self.in_work:
-            return f"being trained, {of} is done" if self.epochs else "being trained, no epoch is done yet"
-        ended = "stopped, its loss was lost" if self.lost is not None else "unfinished"
-        return f"{ended} after {of}" if self.epochs else f"{ended} before the end of the first epoch"
+            return f"in training, {done} done"
+        return f"{'stopped by a loss that was lost' if self.lost is not None else 'unfinished'}, {done} done"
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:

@@ -56,21 +56,20 @@ def _cell(value: float | None, text: str) -> dict[str, Any]:
 def results(outcomes: Sequence[Outcome]) -> Table:
     """A row a run."""
     splits = sorted({split for one in outcomes for split in one.evaluated})
-    columns = [("run", TEXT), ("state", TEXT), ("epochs", NUMBER), ("steps", NUMBER), ("best val accuracy", NUMBER)]
-    columns += [("at epoch", NUMBER), ("last val accuracy", NUMBER), ("lowest val loss", NUMBER)]
-    columns += [("last training loss", NUMBER), ("images/s", NUMBER), ("data wait", NUMBER), ("time", NUMBER)]
+    columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("in epoch", NUMBER)]
+    columns += [("epochs", NUMBER), ("steps", NUMBER), ("training loss", NUMBER), ("val loss", NUMBER)]
+    columns += [("images/s", NUMBER), ("data wait", NUMBER), ("time", NUMBER)]
     columns += [(f"evaluated on {printable(split)}", NUMBER) for split in splits]
     rows = [
         [
             f"{place} {printable(one.run)}",
             one.state,
-            count(one.epochs),
-            count(one.steps),
             share(one.best_accuracy),
             count(one.best_epoch),
-            share(one.last_accuracy),
-            figure(one.best_val_loss),
+            count(one.epochs),
+            count(one.steps),
             figure(one.last_loss),
+            figure(one.best_val_loss),
             figure(one.images_per_s),
             share(one.data_wait),
             duration(one.seconds),
