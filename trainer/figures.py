@@ -99,7 +99,7 @@ def _draw_into(axes: Any, chart: Chart) -> None:
         axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
         axes.yaxis.set_minor_locator(ticker.NullLocator())
     else:
-        axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     if chart.unit == "%":
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
     elif chart.unit:
