@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+JPEG_MAGIC = b"\xff\xd8\xff"
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
 _NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF

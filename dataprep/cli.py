@@ -284,3 +284,27 @@ def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
     _echo(repaired, as_json)
     if repaired.problems:
         sys.exit(1)
+
+
+@main.command()
+@click.argument("out", type=PATH)
+@click.option("--out", "page", type=PATH, metavar="FILE", help="Where to write the page.  [default: OUT/report.html]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the result.")
+def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
+    """Show a sealed set as one HTML page: balance, sizes, pictures of each class, refused files, duplicates.
+
+    It needs no network and opens from a file. Pictures are in it, so it is as private as they are.
+
+    \b
+    Example: dataprep report dataset/
+    """
+    from dataprep.report import report as write_report
+    from dataprep.terminal import TerminalSteps
+
+    steps = TerminalSteps(quiet)
+    try:
+        reported = write_report(out, page, steps.tell)
+    finally:
+        steps.close()
+    _echo(reported, as_json)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from PIL import Image, ImageCms, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
 
 from dataprep.chains import (
+    JPEG_MAGIC,
     PNG_MAGIC,
     Chain,
     jpeg_chain,
@@ -25,7 +26,7 @@ from dataprep.chains import (
     png_without_bad_extras,
     webp_chain,
 )
-from dataprep.magic import UNKNOWN, describe_other, is_readable
+from dataprep.reasons import of_error, of_unknown
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
@@ -44,7 +45,6 @@ ANGLES = {
     8: Image.Transpose.ROTATE_90,
 }
 _ORIENTATION = 0x0112
-JPEG_MAGIC = b"\xff\xd8\xff"
 Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, before anything is decoded
 
 
@@ -158,7 +158,7 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
         except Exception as error:
             if chain and chain.kind:
                 raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None
-            raise Refusal(*_pillow_reason(error)) from None
+            raise Refusal(*of_error(error)) from None
 
 
 def _open(data: bytes, policy: Policy) -> Image.Image:
@@ -166,7 +166,7 @@ def _open(data: bytes, policy: Policy) -> Image.Image:
         try:
             image = Image.open(io.BytesIO(data), formats=FORMATS)
         except UnidentifiedImageError:
-            raise Refusal(*_unknown_reason(data)) from None
+            raise Refusal(*of_unknown(data)) from None
     _check_size(*image.size, policy)
     if policy.animation == "reject" and _is_animated(image):
         raise Refusal("animated", "it has several frames or pages")
@@ -188,30 +188,6 @@ def _is_animated(image: Image.Image) -> bool:
     # A JPEG of several pictures is a photo with previews or depth: its first picture is the photo.
     with _blaming_file():
         return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
-
-
-def _unknown_reason(data: bytes) -> tuple[str, str]:
-    if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
-        return "unsupported_format", f"it is a {kind}"
-    if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
-        return "truncated", "it ends or breaks inside its header"
-    reason, name = describe_other(data[:1024])
-    if name == UNKNOWN:
-        for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
-            at = data.find(magic, 0, 4096)
-            if at > 0:
-                return "corrupt", f"{at} bytes of something else stand before the {kind} data"
-    return reason, f"its content is {name}"
-
-
-def _pillow_reason(error: Exception) -> tuple[str, str]:
-    text = f"{error}" or type(error).__name__
-    if text.startswith("Unsupported"):
-        return "unsupported_format", text[:200]
-    cut = isinstance(error, EOFError) or any(
-        word in text.lower() for word in ("truncated", "not enough data", "end of")
-    )
-    return ("truncated" if cut else "corrupt"), text[:200]
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
@@ -392,3 +368,24 @@ def image_size(data: bytes) -> tuple[int, int]:
         return _open(data, Policy(max_pixels=1 << 40)).size
     except Refusal:
         return 0, 0
+
+
+def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
+    """What there is to be seen of a file, also of one that normalise refuses: RGB or grey, no side longer than `side`.
+    Of a cut file that is what comes before the cut. Raises Refusal where nothing is to be seen.
+
+    Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
+    """
+    image = _open(data, Policy(max_pixels=max_pixels))
+    with _blaming_file():
+        ImageFile.LOAD_TRUNCATED_IMAGES = True
+        try:
+            image.draft(None, (side, side))
+            image.load()
+        finally:
+            ImageFile.LOAD_TRUNCATED_IMAGES = False
+        angle = _orientation(image)
+        image = _to_eight_bit(image, str(image.format), [])
+        image.thumbnail((side, side), reducing_gap=3.0)
+        image = _flatten(image, Policy.background) if image.mode == "RGBA" else image
+        return image.transpose(ANGLES[angle]) if angle != 1 else image

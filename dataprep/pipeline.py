@@ -18,6 +18,7 @@ from dataprep.options import ShardOptions
 from dataprep.plan import Plan, make_plan
 from dataprep.progress import Progress
 from dataprep.seal import seal
+from dataprep.software import software
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
@@ -64,7 +65,8 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     with disk_errors(out), Workdir(out) as work:
         with closing(open_plan(work, source, options, progress)) as plan:
             check_space(out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))
-            work.log("start", pid=os.getpid(), options=options.deciding(), workers=worker_count(plan, options))
+            workers = worker_count(plan, options)
+            work.log("start", pid=os.getpid(), options=options.deciding(), workers=workers, software=software())
             built = build_missing(plan, work, options, progress)
             found = _find_duplicates(plan, work)
             if options.duplicates == "drop" and _drop_leaks(found, plan, work):

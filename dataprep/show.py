@@ -9,6 +9,7 @@ from dataprep.keys import printable
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
 from dataprep.repair import Repaired, Salvaged
+from dataprep.report import Reported
 from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
 
@@ -144,3 +145,12 @@ def _(r: Repaired) -> list[str]:
 def _(s: Salvaged) -> list[str]:
     rows = ", ".join(f"{name} {rows:,}, {s.lost[name]:,} lost" for name, rows in s.rows.items())
     return [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost", f"  identity  {s.digest}"]
+
+
+@as_lines.register
+def _(r: Reported) -> list[str]:
+    return [
+        f"{r.path} is written: {size(r.bytes)}, {r.pictures:,} pictures of {r.rows:,} rows in {r.classes:,} classes",
+        *(f"  {printable(sentence)}" for sentence in r.missing),
+        f"  identity  {r.digest}",
+    ]

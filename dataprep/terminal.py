@@ -10,6 +10,7 @@ from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
 
 PLAIN_EVERY_S = 30.0
+STEP_EVERY_S = 0.1
 RATE_OVER_S = 60.0  # the rate that is shown, and the time left, are of this last stretch
 
 
@@ -118,6 +119,32 @@ class TerminalProgress:
         if self._verbosity >= 0 and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._said = time.monotonic()
             self._say(line)
+
+
+class TerminalSteps:
+    """Follows a command that does one thing after another on `stream`, by default stderr; `quiet` shows nothing."""
+
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._quiet = quiet
+        self._said = time.monotonic()
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """So much of `total` is done of what is at hand."""
+        now = time.monotonic()
+        if self._quiet or now - self._said < (STEP_EVERY_S if self._live else PLAIN_EVERY_S):
+            return
+        self._said = now
+        line = f"{what}: {done:,} of {total:,}"
+        self._stream.write(f"\r{line}\x1b[K" if self._live else f"{line}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._live and not self._quiet:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 DATASET = "dataset.json"
 REJECTS = "rejects.jsonl"
 DUPLICATES = "duplicates.jsonl"
+REPORT = "report.html"
 WORK = ".work"
 
 SPLITS = ("train", "val", "test")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.mindrecord.format import BLOB, HEADER_SIZES, PREFIX, RAW, VERSION, Geometry, Page
-from dataprep.mindrecord.index import IndexRow, read_index, read_index_name
+from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index, read_index_name
 from dataprep.mindrecord.rows import RowCodec
 from schemas.errors import ContractError
 from schemas.parse import loads, take, take_all
@@ -104,6 +104,15 @@ class ShardReader:
                     raise ContractError(f"{self.path.name}: row {number} is gone")
                 return self._decode(number, blobs[place], raws[place])
         raise IndexError(number)
+
+    def at(self, index_row: IndexRow) -> dict[str, Any]:
+        """The row that a row of the index points at, read from there alone; raises ContractError where none is."""
+        number, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
+        known = range(len(self._pages))
+        if blob_page not in known or raw_page not in known or not (0 <= start < end and 0 <= raw_start < raw_end):
+            raise ContractError(f"the index of {self.path.name} is wrong at row {number}")
+        blob, raw = self._pages[blob_page], self._pages[raw_page]
+        return self._decode(number, (blob, start, end), (raw, raw_start, raw_end))
 
     def readable(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Every row by number, None in place of one that is damaged or gone."""

@@ -1,0 +1,30 @@
+"""Why a file is refused that Pillow cannot open or cannot read: a reason code, and a detail for a person."""
+
+from dataprep.chains import JPEG_MAGIC, PNG_MAGIC, jpeg_chain
+from dataprep.magic import UNKNOWN, describe_other, is_readable
+
+
+def of_unknown(data: bytes) -> tuple[str, str]:
+    """Reason and detail of what is in no format that Pillow is asked for."""
+    if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
+        return "unsupported_format", f"it is a {kind}"
+    if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
+        return "truncated", "it ends or breaks inside its header"
+    reason, name = describe_other(data[:1024])
+    if name == UNKNOWN:
+        for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
+            at = data.find(magic, 0, 4096)
+            if at > 0:
+                return "corrupt", f"{at} bytes of something else stand before the {kind} data"
+    return reason, f"its content is {name}"
+
+
+def of_error(error: Exception) -> tuple[str, str]:
+    """Reason and detail of what a parser or codec of Pillow has raised."""
+    text = f"{error}" or type(error).__name__
+    if text.startswith("Unsupported"):
+        return "unsupported_format", text[:200]
+    cut = isinstance(error, EOFError) or any(
+        word in text.lower() for word in ("truncated", "not enough data", "end of")
+    )
+    return ("truncated" if cut else "corrupt"), text[:200]

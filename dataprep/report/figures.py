@@ -1,0 +1,117 @@
+"""The figures of the page as SVG, whose colours the page's style sheet makes its own."""
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+from dataprep.report.page import need
+from dataprep.report.survey import ASPECT_STEPS, BYTES_STEPS
+
+BINS = 36
+_RATIOS = ((1, 4), (1, 2), (2, 3), (1, 1), (3, 2), (2, 1), (4, 1))
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+def short_sides(sides: Counter[int]) -> str:
+    """How many pictures have which short side, in pixels, in steps that grow with the side."""
+    low, high = min(sides), max(sides)
+    count = max(1, min(BINS, high - low + 1))
+    factor = math.log((high + 1) / low) / count
+    bins = Counter[int]()
+    for side, number in sides.items():
+        bins[min(count - 1, int(math.log(side / low) / factor + 1e-9))] += number
+    edges = [low * math.exp(place * factor) for place in range(count + 1)]
+    figure, axes = _axes("short side, pixels")
+    axes.bar(edges[:-1], [bins[place] for place in range(count)], [b - a for a, b in pairwise(edges)], align="edge")
+    axes.set_xscale("log")
+    _ticks(axes, _round_numbers(low, high), "{:,}".format)
+    return _svg(figure)
+
+
+def aspects(steps: Counter[int]) -> str:
+    """How many pictures have which ratio of width to height, by steps of survey.ASPECT_STEPS a doubling."""
+    figure, axes = _axes("width : height")
+    axes.bar([step / ASPECT_STEPS for step in steps], list(steps.values()), 0.9 / ASPECT_STEPS)
+    reach = max(1.3, max(abs(step) for step in steps) / ASPECT_STEPS + 0.2)
+    axes.set_xlim(-reach, reach)
+    shown = {math.log2(w / h): f"{w}:{h}" for w, h in _RATIOS if abs(math.log2(w / h)) <= reach}
+    axes.set_xticks(list(shown), list(shown.values()))
+    return _svg(figure)
+
+
+def image_bytes(steps: Counter[int]) -> str:
+    """How many images have how many bytes, by steps of survey.BYTES_STEPS a doubling."""
+    figure, axes = _axes("bytes an image")
+    axes.bar([step / BYTES_STEPS for step in steps], list(steps.values()), 0.9 / BYTES_STEPS)
+    low, high = min(steps) / BYTES_STEPS - 0.5, max(steps) / BYTES_STEPS + 0.5
+    axes.set_xlim(low, high)
+    every = max(1, round((high - low) / 5))
+    powers = range(math.ceil(low), math.floor(high) + 1, every)
+    axes.set_xticks(list(powers), [_size(1 << power) for power in powers])
+    return _svg(figure)
+
+
+def class_sizes(rows: Mapping[str, Sequence[int]]) -> str:
+    """Rows of each class in each split, the largest class first."""
+    order = sorted(range(len(next(iter(rows.values())))), key=lambda label: -sum(part[label] for part in rows.values()))
+    figure, axes = _axes("classes, the largest first", "rows")
+    below = [0] * len(order)
+    for part in rows.values():
+        above = [base + part[label] for base, label in zip(below, order, strict=True)]
+        axes.fill_between(
+            [0, *range(1, len(order) + 1)], [below[0], *below], [above[0], *above], step="pre", linewidth=0
+        )
+        below = above
+    axes.set_xlim(0, len(order))
+    axes.set_ylim(bottom=0)
+    return _svg(figure)
+
+
+def _axes(across: str, up: str = "images") -> tuple[Any, Any]:
+    need("matplotlib")
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    with matplotlib.rc_context(fname=str(resources.files("schemas").joinpath("page", "figure.rc"))):
+        figure = Figure(figsize=(4.6, 2.4))
+        axes = figure.add_subplot()
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    return figure, axes
+
+
+def _svg(figure: Any) -> str:
+    import matplotlib
+
+    with matplotlib.rc_context(fname=str(resources.files("schemas").joinpath("page", "figure.rc"))):
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return text.getvalue()
+
+
+def _ticks(axes: Any, values: Sequence[int], shown: Any) -> None:
+    axes.set_xticks(list(values), [shown(value) for value in values])
+    axes.set_xticks([], minor=True)
+
+
+def _round_numbers(low: int, high: int) -> list[int]:
+    """At most eight round numbers from low to high."""
+    power = 10 ** int(math.log10(max(1, low)))
+    found = []
+    while power <= high:
+        found += [power * digit for digit in (1, 2, 5) if low <= power * digit <= high]
+        power *= 10
+    step = -(-len(found) // 8)
+    return found[:: max(1, step)] or [low]
+
+
+def _size(count: int) -> str:
+    unit, name = next((unit, name) for unit, name in _UNITS if count >= unit)
+    return f"{count // unit} {name}"

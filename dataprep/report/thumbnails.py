@@ -1,0 +1,191 @@
+"""Small pictures for the page, made in child processes: a file that kills or stalls a decoder costs itself alone."""
+
+import base64
+import io
+import multiprocessing
+import os
+import signal
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from dataprep.images import Refusal, glimpse, keep_decoders_single
+from dataprep.machine import usable_cores
+
+MAX_PIXELS = 64_000_000
+MAX_BYTES = 64 << 20
+DEADLINE_S = 10.0
+CHILDREN = 4
+QUALITIES = (82, 70, 55, 40, 25)
+# How many pictures, and the longer side of each in pixels: the first that fits the budget is taken.
+SHEETS = (
+    (16, 224), (12, 224), (12, 192), (10, 160), (8, 160), (8, 128), (6, 128), (6, 96), (4, 96), (3, 96), (3, 72),
+    (2, 72), (1, 72), (1, 48),
+)  # fmt: skip
+
+_Tag = TypeVar("_Tag")
+
+
+class Sheet(NamedTuple):
+    """How many pictures a sheet may hold, the longer side of each in pixels, and the bytes that each may have."""
+
+    pictures: int
+    side: int
+    picture_bytes: int
+
+
+class File(NamedTuple):
+    """A file to be looked at, if it still is the regular file of so many bytes that it was."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A JPEG, and its size in pixels."""
+
+    data: bytes
+    width: int
+    height: int
+
+    @property
+    def base64(self) -> str:
+        """The JPEG as text."""
+        return base64.b64encode(self.data).decode()
+
+    @property
+    def uri(self) -> str:
+        """An address that holds the picture itself."""
+        return f"data:image/jpeg;base64,{self.base64}"
+
+
+def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet | None:
+    """The largest that so many sheets of at most `most` pictures can be in `budget_bytes`; None where nothing fits."""
+    for pictures, side in SHEETS:
+        sheet = Sheet(min(pictures, most), side, side * side // 4 + 500)
+        if sheet.pictures * sheet.picture_bytes * sheets <= budget_bytes:
+            return sheet
+    return None
+
+
+class Thumbnailer:
+    """Makes thumbnails in children. A context manager: they start at once, and are ended on leaving."""
+
+    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+        self._children = [_Child(deadline_s) for _ in range(min(CHILDREN, usable_cores()))]
+
+    def __enter__(self) -> "Thumbnailer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children:
+            child.end()
+
+    def make(
+        self, wanted: Iterable[tuple[_Tag, bytes | File]], sheet: Sheet
+    ) -> Iterator[tuple[_Tag, Thumbnail | None]]:
+        """A thumbnail of each picture, in order and with its tag; None of what does not decode in time."""
+        idle, busy = deque(self._children), deque[tuple[_Tag, _Child]]()
+        for tag, picture in wanted:
+            if not idle:
+                yield _answer(busy, idle)
+            child = idle.popleft()
+            child.ask(picture, sheet)
+            busy.append((tag, child))
+        while busy:
+            yield _answer(busy, idle)
+
+
+def _answer(busy: "deque[tuple[_Tag, _Child]]", idle: "deque[_Child]") -> tuple[_Tag, Thumbnail | None]:
+    tag, child = busy.popleft()
+    idle.append(child)
+    return tag, child.answer()
+
+
+class _Child:
+    """One process that makes one thumbnail after the other; when it dies or stalls another takes its place."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._start()
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")  # it inherits no lock, thread or handle of this process
+        self._pipe, end = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(end,), daemon=True)
+        self._process.start()
+        end.close()
+
+    def ask(self, picture: bytes | File, sheet: Sheet) -> None:
+        try:
+            self._pipe.send((picture, sheet))
+        except OSError:  # it has died since
+            self.end()
+            self._start()
+            self._pipe.send((picture, sheet))
+
+    def answer(self) -> Thumbnail | None:
+        try:
+            if self._pipe.poll(self._deadline_s):
+                made: Thumbnail | None = self._pipe.recv()
+                return made
+        except (EOFError, OSError):
+            pass
+        self.end()
+        self._start()
+        return None
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+def _serve(pipe: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
+    keep_decoders_single()
+    while True:
+        try:
+            picture, sheet = pipe.recv()
+        except EOFError:
+            return  # the parent is gone
+        pipe.send(thumbnail(picture, sheet))
+
+
+def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
+    """The thumbnail of an image that fits `sheet`, or None where nothing is to be seen. May take long or crash."""
+    data = picture if isinstance(picture, bytes) else _read(picture)
+    try:
+        image = glimpse(data, sheet.side, MAX_PIXELS) if data else None
+    except Refusal:
+        return None
+    while image is not None and min(image.size) > 0:
+        for quality in QUALITIES:
+            buffer = io.BytesIO()
+            image.info = {}  # or a profile, comment or EXIF would come along
+            image.save(buffer, "JPEG", quality=quality, optimize=True)
+            if buffer.tell() <= sheet.picture_bytes:
+                return Thumbnail(buffer.getvalue(), *image.size)
+        if max(image.size) < 8:
+            return None
+        image.thumbnail((max(image.size) * 2 // 3,) * 2)
+    return None
+
+
+def _read(file: File) -> bytes:
+    """The bytes of a file; none where it is not there as it was, or too large."""
+    try:
+        descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size or found.st_size > MAX_BYTES:
+            return b""
+        try:
+            return opened.read()
+        except OSError:
+            return b""
