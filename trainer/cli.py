@@ -311,9 +311,9 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 
     Example: trainer report runs/dataset-1 runs/dataset-2 --out compared.html
     """
-    from trainer.report import write_report
+    from trainer.report import write_page
 
-    made = write_report(runs, out)
+    made = write_page(runs, out)
     for run, missing in made.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)

@@ -12,7 +12,7 @@ from PIL import Image
 from trainer.config import RunConfig
 from trainer.decision import Decision
 from trainer.details import Details, picture_name, write_report
-from trainer.evaluated import Evaluated
+from trainer.report.evaluated import Evaluated
 from trainer.starts import Start
 
 STEPS = 10  # an epoch

@@ -8,9 +8,9 @@ import pytest
 
 from tests.trainer.run_folders import CONFIG, DECISIONS, epoch, lines, write_evaluation, write_run
 from trainer import cli
-from trainer.compare import command, differences, evaluate_command, outcome, settings
 from trainer.config import RunConfig
-from trainer.history import read_run, read_runs
+from trainer.report.compare import command, differences, evaluate_command, outcome, settings
+from trainer.report.history import read_run, read_runs
 
 
 def test_settings_are_what_was_decided_and_then_the_other_options(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 import struct
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -7,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.trainer.run_folders import epoch, lines, write_run
-from trainer.charts import charts
-from trainer.errors import TrainerError
-from trainer.figures import Chart, Curve, draw, matrix_png, spread
-from trainer.history import read_run, read_runs
-from trainer.series import Series
+from trainer.report.charts import charts
+from trainer.report.figures import Chart, Curve, draw, matrix_png, spread
+from trainer.report.history import read_run, read_runs
+from trainer.report.series import Series
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -81,12 +79,6 @@ def test_labels_are_moved_apart_in_their_order() -> None:
     assert spread([0.5, 0.5, 0.1], 0.1) == pytest.approx([0.5, 0.6, 0.1])
     moved = spread([0.99, 1.0, 0.98], 0.1)
     assert moved == pytest.approx([0.9, 1.0, 0.8])
-
-
-def test_matplotlib_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(TrainerError, match="pip install jinja2 matplotlib"):
-        draw(chart(Curve("train", 0, of(1.0))))
 
 
 @pytest.mark.parametrize(("classes", "side"), [(30, 390), (500, 500), (2500, 834)])

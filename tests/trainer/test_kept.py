@@ -20,9 +20,9 @@ from trainer.details import WorstRow
 from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.evaluate import Evaluation, evaluate_checkpoint
-from trainer.evaluated import read_evaluations
 from trainer.kept import keep_evaluation
 from trainer.picture import thumbnail
+from trainer.report.evaluated import read_evaluations
 
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)
 

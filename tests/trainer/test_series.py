@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trainer.series import Series, smooth, thin
+from trainer.report.series import Series, smooth, thin
 
 
 def of(*values: float) -> Series:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer import tables
-from trainer.charts import Over, charts
-from trainer.compare import Outcome, command, differences, evaluate_command, outcome, settings
-from trainer.confusions import Shown, shown
 from trainer.errors import TrainerError
-from trainer.figures import draw
-from trainer.history import Line, Missing, Run, read_runs
-from trainer.page import printable, render
+from trainer.report import tables
+from trainer.report.charts import Over, charts
+from trainer.report.compare import Outcome, command, differences, evaluate_command, outcome, settings
+from trainer.report.confusions import Shown, shown
+from trainer.report.figures import draw
+from trainer.report.history import Line, Missing, Run, read_runs
+from trainer.report.page import need, printable, render
 
 PAGE = "report.html"
 PICTURE_BYTES = 3 << 20  # of worst images on a page, shared by its evaluations
@@ -32,10 +32,11 @@ class Report:
     missing: dict[str, tuple[Missing, ...]]
 
 
-def write_report(folders: Sequence[Path], out: Path | None) -> Report:
+def write_page(folders: Sequence[Path], out: Path | None) -> Report:
     """Write the page of these run folders to `out`: by default RUN/report.html, or report.html here when they are
     several. Raises TrainerError for a folder without a run, a page that cannot be written, or a missing package.
     """
+    need("jinja2", "matplotlib")
     runs = read_runs(folders)
     file = (out or (runs[0].folder if len(runs) == 1 else Path.cwd()) / PAGE).absolute()
     page = make_page(runs).encode("utf-8", "backslashreplace")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import TrainerError
-from trainer.evaluated import Evaluated, read_evaluations
+from trainer.report.evaluated import Evaluated, read_evaluations
+from trainer.report.series import Floats, Series
 from trainer.runfolder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
-from trainer.series import Floats, Series
 from trainer.starts import Start
 
 Line = dict[str, Any]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.compare import Difference, Outcome, Setting
-from trainer.confusions import Pair, Shown
 from trainer.details import ClassScore
-from trainer.history import Line, Run, number
-from trainer.page import printable
+from trainer.report.compare import Difference, Outcome, Setting
+from trainer.report.confusions import Pair, Shown
+from trainer.report.history import Line, Run, number
+from trainer.report.page import printable
 
 TEXT, NUMBER = "text", "number"
 MOST_EPOCHS = 2000  # the latest of a run

@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.figures import Chart, Curve
-from trainer.history import Run, series
+from trainer.report.figures import Chart, Curve
+from trainer.report.history import Run, series
 
 Over = Literal["epoch", "step"]
 # name, title, unit

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainer.config import RunConfig
 from trainer.decision import asked
-from trainer.history import Run, number
+from trainer.report.history import Run, number
 
 UNKNOWN = "not kept"
 NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.evaluated import Evaluated
-from trainer.figures import matrix_png
-from trainer.history import Run, number
-from trainer.page import data_uri
+from trainer.report.evaluated import Evaluated
+from trainer.report.figures import matrix_png
+from trainer.report.history import Run, number
+from trainer.report.page import data_uri
 
 TABLE_CLASSES = 24  # up to so many classes the matrix is a table of counts, above it a picture
 PAIRS = 200  # of classes, the most confused first

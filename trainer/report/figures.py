@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.page import needed
-from trainer.series import Series, smooth, thin
+from trainer.report.series import Series, smooth, thin
 
 WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
 BUCKETS = 400  # stretches of a curve of which the lowest and the highest point are drawn: about one a pixel
@@ -76,11 +75,13 @@ class Chart:
 
 
 def draw(chart: Chart) -> str:
-    """The chart as SVG text; raises TrainerError when matplotlib is missing."""
-    matplotlib, figures = needed("matplotlib"), needed("matplotlib.figure")
+    """The chart as SVG text."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     look = resources.files("schemas").joinpath("page", "figure.rc")
     with resources.as_file(look) as path, matplotlib.rc_context(fname=path):
-        figure = figures.Figure(figsize=(WIDTH, HEIGHT))
+        figure = Figure(figsize=(WIDTH, HEIGHT))
         axes = figure.subplots()
         _draw_into(axes, chart)
         text = io.StringIO()
@@ -89,7 +90,8 @@ def draw(chart: Chart) -> str:
 
 
 def _draw_into(axes: Any, chart: Chart) -> None:
-    ticker = needed("matplotlib.ticker")
+    from matplotlib import ticker
+
     axes.set_title(chart.title + (", logarithmic" if chart.log else ""))
     axes.set_xlabel(chart.over)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
@@ -175,6 +177,8 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     transparent, so that it can lie on any ground. Counts are shares of their label's rows; neighbours are put together
     until no side has more than 1,000 pixels.
     """
+    from matplotlib import image
+
     side = len(confusion)
     step = math.ceil(side / MATRIX_SIDE)
     starts = np.arange(0, side, step)
@@ -188,5 +192,5 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     pixels[..., 3] = np.where(strength > 0, 0.15 + 0.85 * np.sqrt(strength), 0)  # a single row can still be seen
     enlarged = max(1, 400 // len(pixels))
     buffer = io.BytesIO()
-    needed("matplotlib.image").imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")
+    image.imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")
     return buffer.getvalue()
