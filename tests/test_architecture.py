@@ -22,6 +22,8 @@ ALLOWED_IN = {
     "dataprep/report/figures.py": {"matplotlib"},
     "dataprep/report/page.py": {"jinja2"},
     "trainer/preview.py": {"PIL"},
+    "trainer/report/figures.py": {"matplotlib"},
+    "trainer/report/page.py": {"jinja2"},
     "trainer/models/zoo.py": {"mindcv"},
     "trainer/picture.py": {"PIL"},
 }

@@ -154,7 +154,7 @@ def _dry_run(config: RunConfig, as_json: bool) -> None:
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to name.")
-@click.option("--report", type=click.Path(), help="Folder for report.json, classes.csv, confusion.csv, worst.csv.")
+@click.option("--report", type=click.Path(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
 def evaluate(
@@ -169,17 +169,20 @@ def evaluate(
 ) -> None:
     """Score CHECKPOINT (a run folder: its best) on DATASET, each image once.
 
+    Of a run folder it also keeps what `trainer report` shows: the confusion matrix and the worst images.
+
     Example: trainer eval runs/dataset-1 demo/dataset --split val
     """
     quieten(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
-        from trainer.details import summary, write_report
+        from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
+        from trainer.kept import keep_evaluation
 
         found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
-        if report is not None:
-            write_report(Path(report), found)
+        kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
+    click.echo(kept, err=True, nl=bool(kept))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(found)))
         return
@@ -298,6 +301,26 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     off = "" if made.difference is None else f", largest difference {made.difference:.2g}"
     click.echo(f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}")
     click.echo(f"{made.description}: image size, mean, std and classes")
+
+
+@cli.command()
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", type=click.Path(path_type=Path), help="Page to write. [default: RUN/report.html, or here]")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
+def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Write one HTML page about RUN, or several side by side: curves, settings, confusion, worst images.
+
+    It works on a run that is not complete, too. What it shows of single images comes from `trainer eval`.
+
+    Example: trainer report runs/dataset-1 runs/dataset-2 --out compared.html
+    """
+    from trainer.report import write_page
+
+    made = write_page(runs, out)
+    for run, missing in made.missing.items():
+        for one in missing:
+            click.echo(f"{run}: {one.file}: {one.why}", err=True)
+    click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
 
 
 def main() -> NoReturn:

@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,17 @@ def rows_of(
         num_parallel_workers=effect.readers,
         **which,
     )
+
+
+def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) -> dict[int, tuple[str, bytes]]:
+    """Key and encoded image of the rows at these places of a split in stored order, by place."""
+    columns = [dataset.schema.column("key"), dataset.schema.column("image")]
+    files = [str(folder / shard.name) for shard in dataset.splits[split].shards]
+    places = sorted(set(rows))
+    # Each place is given once and lies in the split: beyond that this sampler begins again from the first row.
+    picked = ds.MindDataset(files, columns, num_parallel_workers=1, sampler=ds.SubsetSampler(places))
+    found = picked.create_tuple_iterator(num_epochs=1, output_numpy=True)
+    return {place: (str(key), image.tobytes()) for place, (key, image) in zip(places, found, strict=True)}
 
 
 def _mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) -> Any:

@@ -42,6 +42,7 @@ from trainer.runfolder import (
 )
 from trainer.signals import StopSignals
 from trainer.sinking import rounds
+from trainer.starts import note_start
 from trainer.state import RunState
 from trainer.step import StepOptions, TrainStep
 
@@ -158,6 +159,7 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     where = "compiling the first step"
     if begun and keeper.restore(progress.note):
         where = f"going on after step {keeper.state.step}"
+    note_start(run, keeper.state.step, keeper.plan.dataset.digest, keeper.plan.decisions)
     progress.note(f"run folder {run}; {where}")
 
 
