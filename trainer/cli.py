@@ -17,12 +17,15 @@ from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Busy, Interrupted, TrainerError
-from trainer.options import device_options, options, output_options, run_options
+from trainer.options import device_options, options, output_options, run_options, training_options
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
+SECONDS = click.option(
+    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -295,6 +298,25 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     off = "" if made.difference is None else f", largest difference {made.difference:.2g}"
     click.echo(f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}")
     click.echo(f"{made.description}: image size, mean, std and classes")
+
+
+@cli.command()
+@click.argument("dataset", type=click.Path())
+@SECONDS
+@training_options
+@output_options
+def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
+    """Measure what a run on DATASET would do with its time here, and try what might make it faster. Trains nothing.
+
+    Example: trainer doctor demo/dataset --model resnet18 --recipe imagenet
+    """
+    quieten(verbose)
+    with _stop_signals() as stop:
+        from trainer.doctor import diagnose
+        from trainer.wording import doctor_text
+
+        found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
+    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
 def main() -> NoReturn:
