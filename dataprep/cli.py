@@ -14,8 +14,8 @@ import click
 
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
+from dataprep.labels import label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
-from dataprep.wording import label, usage_error
 from schemas.errors import ContractError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections import deque
 from typing import Any, TextIO
 
 from dataprep.keys import printable
+from dataprep.labels import label
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
-from dataprep.wording import label
 
 PLAIN_EVERY_S = 30.0
 STEP_EVERY_S = 0.1

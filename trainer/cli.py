@@ -17,15 +17,18 @@ from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError
-from trainer.options import device_options, options, output_options, run_options
+from trainer.labels import label, usage_error
+from trainer.options import device_options, options, output_options, run_options, training_options
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
-from trainer.wording import label, usage_error
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 # A program or group that was called without a command has shown its help; so since click 8.2.
 HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+SECONDS = click.option(
+    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -321,6 +324,25 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
     click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+
+
+@cli.command()
+@click.argument("dataset", type=click.Path())
+@SECONDS
+@training_options
+@output_options
+def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
+    """Measure what a run on DATASET would do with its time here, and try what might make it faster. Trains nothing.
+
+    Example: trainer doctor demo/dataset --model resnet18 --recipe imagenet
+    """
+    quieten(verbose)
+    with _stop_signals() as stop:
+        from trainer.doctor import diagnose
+        from trainer.wording import doctor_text
+
+        found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
+    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
 def main() -> NoReturn:
