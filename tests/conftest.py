@@ -34,7 +34,8 @@ class Browser:
         """Load `page` afresh in a window of this width in pixels; the driver."""
         self._cdp("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._cdp("Emulation.setEmulatedMedia", features=[theme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # or a click would miss what is being scrolled to
+        self._cdp("Emulation.setEmulatedMedia", features=[theme, still])
         self.driver.get("about:blank")
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)  # what was logged before is forgotten

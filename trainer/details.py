@@ -15,6 +15,7 @@ from trainer.errors import TrainerError
 
 TOP = 5
 REPORT, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"
+PICTURES = "worst"  # a folder of small pictures of the worst rows
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,17 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row that the network likes least: `loss` is the cross entropy in nats, `score` what its label was given."""
+    """A row that the network likes least: `loss` is the cross entropy in nats, `score` what its label was given.
+
+    `row` is its place in the split in stored order, from 0; None in reports of before it was kept.
+    """
 
     key: str
     label: str
     predicted: str
     score: float
     loss: float
+    row: int | None = None
 
 
 class Details:
@@ -70,10 +75,11 @@ class Details:
             self._note(key, int(label), int(guess), float(loss))
 
     def _note(self, key: str, label: int, guess: int, loss: float) -> None:
+        place = self._seen
         self._seen += 1
         rank = loss if np.isfinite(loss) else np.inf
         if self.keep and (len(self._worst) < self.keep or rank > self._worst[0][0]):
-            row = WorstRow(key, self.classes[label], self.classes[guess], float(np.exp(-loss)), loss)
+            row = WorstRow(key, self.classes[label], self.classes[guess], float(np.exp(-loss)), loss, place)
             push = heapq.heappush if len(self._worst) < self.keep else heapq.heapreplace
             push(self._worst, (rank, -self._seen, row))  # of equals the earlier row is kept
 
@@ -135,6 +141,11 @@ def write_report(folder: Path, found: Any) -> None:
         _table(folder / WORST, list(WorstRow.__dataclass_fields__), (asdict(one).values() for one in found.worst))
     except OSError as error:
         raise TrainerError(f"cannot write the report into {folder}: {error.strerror}") from None
+
+
+def picture_name(place: int) -> str:
+    """File in a report's folder with the picture of the worst row at `place`, from 0; a key would be no safe name."""
+    return f"{PICTURES}/{place + 1:04d}.jpg"
 
 
 def _table(path: Path, head: list[str], rows: Iterable[Iterable[object]]) -> None:

@@ -22,13 +22,16 @@ USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows t
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on.
+    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on;
+    `epoch` and `step` say how long it was trained.
 
     `top5` is the share of rows whose label is among the five highest logits, None with five classes or fewer.
     `confusion[label][predicted]` counts rows; `worst` are those of the highest loss, the worst first.
     """
 
     checkpoint: str
+    epoch: int
+    step: int
     dataset: str
     split: str
     rows: int
@@ -81,6 +84,8 @@ def evaluate_checkpoint(
         )
     return Evaluation(
         checkpoint=str(file),
+        epoch=ready.meta.epoch,
+        step=ready.meta.step,
         dataset=str(folder),
         split=split,
         rows=details.rows,

@@ -60,6 +60,19 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
         raise Unreadable(" ".join(str(error).split())[:200] or type(error).__name__) from None
 
 
+def thumbnail(data: bytes, side: int) -> bytes:
+    """A JPEG of the image with at most `side` pixels a side; below half of that it is enlarged by a whole factor, each
+    pixel to a square. Raises Unreadable.
+    """
+    small = Image.fromarray(read_picture(data, {"resize": side}))  # which spares decoding a large JPEG in full
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    if (factor := side // max(small.size)) > 1:
+        small = small.resize((factor * small.width, factor * small.height), Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
 def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
     image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
     if policy.get("animation") == "reject" and image.format != "MPO" and getattr(image, "n_frames", 1) > 1:

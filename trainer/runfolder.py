@@ -12,6 +12,7 @@ from trainer.errors import Busy, TrainerError
 
 RUNS = Path("runs")
 CONFIG = "config.json"
+STARTS = "starts.jsonl"
 METRICS = "metrics.jsonl"
 STEPS = "steps.jsonl"
 CURVES = "curves.svg"
@@ -21,6 +22,7 @@ BEST = "best.ckpt"
 LAST = "last.ckpt"
 RESULT = "result.json"  # written last: where it is, the run is complete
 NONFINITE = "nonfinite.json"
+EVALUATIONS = "eval"  # a folder for each split that was evaluated
 SCRATCH = ".scratch-"
 
 

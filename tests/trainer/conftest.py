@@ -19,7 +19,8 @@ from trainer.config import RunConfig
 from trainer.device import InEffect, Machine, apply, decide
 
 CLASSES = ("across", "down", "plain")
-RUN_FILES = ["best.ckpt", "config.json", "curves.svg", "last.ckpt", "metrics.jsonl", "result.json", "steps.jsonl"]
+RUN_FILES = ["best.ckpt", "config.json", "curves.svg", "last.ckpt", "metrics.jsonl", "result.json"]
+RUN_FILES += ["starts.jsonl", "steps.jsonl"]
 SIDE = 32
 
 Rows = list[tuple[bytes, int, str]]

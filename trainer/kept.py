@@ -1,0 +1,70 @@
+"""What `trainer eval` keeps on disk: tables, and small pictures of the worst rows, for when the dataset is gone."""
+
+import contextlib
+from pathlib import Path
+
+from schemas.dataset import load_dataset
+from trainer.data import encoded_at
+from trainer.details import PICTURES, picture_name, write_report
+from trainer.errors import TrainerError
+from trainer.evaluate import Evaluation
+from trainer.picture import Unreadable, thumbnail
+from trainer.runfolder import EVALUATIONS, holds_run, scratch
+
+SIDE = 320  # pixels: about 20 KB each
+MOST = 200  # pictures, however many rows --worst names
+
+
+def keep_evaluation(found: Evaluation, checkpoint: Path, report: Path | None) -> str:
+    """Write tables and pictures into `report`, or else into RUN/eval/<split> when `checkpoint` is a run folder.
+
+    Gives a sentence that says where, empty when nothing was to be kept. Raises TrainerError when `report` cannot be
+    written; a run folder that cannot, such as a colleague's, is only said to be so.
+    """
+    if report is not None:
+        _keep(report, found)
+        return f"report: {report}"
+    if not holds_run(checkpoint):
+        return ""
+    try:
+        _keep(checkpoint / EVALUATIONS / found.split, found)
+    except TrainerError as error:
+        return f"{error}; with --report FOLDER it is kept elsewhere"
+    return f"kept in {checkpoint / EVALUATIONS / found.split}; 'trainer report {checkpoint}' makes a page of it"
+
+
+def _keep(folder: Path, found: Evaluation) -> None:
+    write_report(folder, found)
+    write_thumbnails(folder, found)
+
+
+def write_thumbnails(folder: Path, found: Evaluation) -> int:
+    """Write FOLDER/worst/0001.jpg and on for the rows of `found.worst`; those of an earlier report go. Gives how many.
+
+    Raises TrainerError when the folder cannot be written. A picture that Pillow cannot read is left out.
+    """
+    folder = folder.absolute()
+    try:
+        (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+        for path in (folder / PICTURES).glob("[0-9][0-9][0-9][0-9].jpg"):
+            path.unlink()
+        return _write(folder, found)
+    except OSError as error:
+        raise TrainerError(f"cannot write the pictures into {folder / PICTURES}: {error.strerror}") from None
+
+
+def _write(folder: Path, found: Evaluation) -> int:
+    rows = {place: one.row for place, one in enumerate(found.worst[:MOST]) if one.row is not None}
+    if not rows:
+        return 0
+    data = Path(found.dataset)
+    with scratch(None):
+        images = encoded_at(data, load_dataset(data), found.split, list(rows.values()))
+    written = 0
+    for place, row in rows.items():
+        key, image = images[row]
+        if key == found.worst[place].key:
+            with contextlib.suppress(Unreadable):
+                (folder / picture_name(place)).write_bytes(thumbnail(image, SIDE))
+                written += 1
+    return written

@@ -1,0 +1,67 @@
+"""The curves of runs, by epoch and by step, as charts to draw."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from trainer.report.figures import Chart, Curve
+from trainer.report.history import Run, series
+
+Over = Literal["epoch", "step"]
+# name, title, unit
+BY_EPOCH = (
+    ("loss", "Training loss", ""),
+    ("val_loss", "Val loss", ""),
+    ("val_accuracy", "Val accuracy", "%"),
+    ("lr", "Learning rate, end of epoch", ""),
+    ("images_per_s", "Throughput", "images/s"),
+    ("data_wait", "Time spent waiting for data", "%"),
+)
+BY_STEP = (
+    ("loss", "Training loss", ""),
+    ("lr", "Learning rate", ""),
+    ("images_per_s", "Throughput", "images/s"),
+    ("data_wait", "Time spent waiting for data", "%"),
+)
+NOISY = ("loss",)
+LOSSES = ("loss", "val_loss")
+FROM_ZERO = ("images_per_s", "data_wait")
+FEW = 40  # below so many lines a curve by step is shown as it is
+
+
+def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
+    """A chart for each value that any of the runs has, its curves labelled 1, 2, ... in the order of the runs.
+
+    Of a single run the losses on train and val share a chart.
+    """
+    wanted = BY_EPOCH if over == "epoch" else BY_STEP
+    drawn = [_chart(runs, over, name, title, unit) for name, title, unit in wanted]
+    if len(runs) == 1 and over == "epoch":
+        drawn = [_losses(runs[0]), *drawn[2:]]
+    return [chart for chart in drawn if chart.curves]
+
+
+def _chart(runs: Sequence[Run], over: Over, name: str, title: str, unit: str) -> Chart:
+    curves = tuple(
+        Curve(str(place + 1), place, found, noisy=name in NOISY and over == "step" and len(found.x) >= FEW)
+        for place, run in enumerate(runs)
+        if (found := series(run.epochs if over == "epoch" else run.steps, name, over)).measured
+    )
+    return Chart(f"{over}-{name}", title, over, unit, curves, _marks(runs, over), name in FROM_ZERO, name in LOSSES)
+
+
+def _losses(run: Run) -> Chart:
+    both = [("train", series(run.epochs, "loss", "epoch")), ("val", series(run.epochs, "val_loss", "epoch"))]
+    curves = tuple(Curve(label, place, found) for place, (label, found) in enumerate(both) if found.measured)
+    return Chart("epoch-loss", "Loss", "epoch", "", curves, _marks([run], "epoch"), may_log=True)
+
+
+def _marks(runs: Sequence[Run], over: Over) -> tuple[float, ...]:
+    """Where a single run went on in another process; of several it would not be clear whose they are."""
+    if len(runs) != 1:
+        return ()
+    steps = np.array([start.step for start in runs[0].starts[1:]], np.float64)
+    if over == "epoch":
+        steps = steps / (runs[0].steps_an_epoch or np.nan)
+    return tuple(float(step) for step in steps if np.isfinite(step) and step > 0)

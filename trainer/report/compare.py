@@ -1,0 +1,174 @@
+"""Runs side by side: the settings of each, in which of them they differ, and what they came to."""
+
+import dataclasses
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from trainer.config import RunConfig
+from trainer.decision import asked
+from trainer.report.history import Run, number
+
+UNKNOWN = "not kept"
+NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option
+NO_SETTING = ("dataset", "out", "resume")  # where it lay and how it was started
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+OFF_AND_ON = ("sink",)  # options of three states: --sink, --no-sink, or neither
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a run: what was asked, what was in effect, and why."""
+
+    name: str
+    asked: str
+    effect: str
+    why: str
+
+
+def settings(run: Run) -> list[Setting]:
+    """Every setting: first those that were decided on, as the run printed them, then the other options."""
+    decided = [Setting(name, *told) for name, told in run.decisions.items()]
+    known = {one.name for one in decided}
+    rest = [(NAMES.get(name, name.replace("_", " ")), name) for name in run.options if name not in NO_SETTING]
+    return decided + [_undecided(run, name, option) for name, option in rest if name not in known]
+
+
+def _undecided(run: Run, name: str, option: str) -> Setting:
+    value, default = run.options[option], DEFAULTS.get(option)
+    given = (tuple(value) if isinstance(value, list) else value) != default
+    shown = _shown(value)
+    # Without the table of the run, what stands for "the default" cannot be told.
+    effect = shown if run.starts or value is not None else UNKNOWN
+    return Setting(name, shown if given else "default", "none" if value is None and run.starts else effect, "")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return asked(value)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is not the same in all runs, and its value in each."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def differences(runs: Sequence[Run]) -> list[Difference]:
+    """The settings in effect that differ, and the data and software where they do.
+
+    Where a run does not tell what was in effect, what was asked for is compared.
+    """
+    each = [{one.name: one for one in settings(run)} for run in runs]
+    names = dict.fromkeys(name for one in each for name in one)
+    found = []
+    for name in names:
+        of_run = [one.get(name) for one in each]
+        told = all(one is None or one.effect != UNKNOWN for one in of_run)
+        values = ["" if one is None else one.effect if told else one.asked for one in of_run]
+        found.append(Difference(name, tuple(values)))
+    found.append(Difference("data", tuple((run.dataset_digest or UNKNOWN)[:12] for run in runs)))
+    versions = [run.starts[-1].software if run.starts else {} for run in runs]
+    for package in dict.fromkeys(name for one in versions for name in one):
+        found.append(Difference(package, tuple(str(one.get(package, UNKNOWN)) for one in versions)))
+    return [one for one in found if len(set(one.values)) > 1]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to; None where it is not known. Shares are 0..1, times in seconds.
+
+    `images_per_s` and `data_wait` are medians over the epochs. `evaluated` is the accuracy on each split that
+    `trainer eval` scored.
+    """
+
+    run: str
+    state: str
+    epochs: int
+    steps: int
+    best_accuracy: float | None
+    best_epoch: int | None
+    last_accuracy: float | None
+    best_val_loss: float | None
+    last_loss: float | None
+    images_per_s: float | None
+    data_wait: float | None
+    seconds: float | None
+    evaluated: dict[str, float]
+
+
+def outcome(run: Run) -> Outcome:
+    """What one run came to, from the lines of its epochs: an unfinished run has them too."""
+    last = run.epochs[-1] if run.epochs else {}
+    steps = number((run.steps[-1] if run.steps else {}).get("step")) or 0
+    best = _best(run)
+    return Outcome(
+        run=run.name,
+        state=run.state,
+        epochs=len(run.epochs),
+        steps=int(max(steps, number(last.get("step")) or 0)),
+        best_accuracy=number(best.get("val_accuracy")),
+        best_epoch=None if (epoch := number(best.get("epoch"))) is None else int(epoch),
+        last_accuracy=number(last.get("val_accuracy")),
+        best_val_loss=min(_numbers(run, "val_loss"), default=None),
+        last_loss=number(last.get("loss")),
+        images_per_s=_median(run, "images_per_s"),
+        data_wait=_median(run, "data_wait"),
+        seconds=_seconds(run),
+        evaluated={one.split: one.accuracy for one in run.evaluations},
+    )
+
+
+def _best(run: Run) -> dict[str, Any]:
+    """The epoch whose weights best.ckpt holds: of equals the later one."""
+    scored = [line for line in run.epochs if number(line.get("val_accuracy")) is not None]
+    return max(reversed(scored), key=lambda line: float(line["val_accuracy"]), default={})
+
+
+def _numbers(run: Run, name: str) -> Iterator[float]:
+    for line in run.epochs:
+        if (value := number(line.get(name))) is not None:
+            yield value
+
+
+def _median(run: Run, name: str) -> float | None:
+    values = list(_numbers(run, name))
+    return median(values) if values else None
+
+
+def _seconds(run: Run) -> float | None:
+    told = number((run.result or {}).get("seconds"))
+    parts = [*_numbers(run, "train_s"), *_numbers(run, "val_s")]
+    return told if told is not None else sum(parts) if parts else None
+
+
+def command(run: Run) -> str | None:
+    """The command that begins this run anew in another folder, None when config.json is missing."""
+    if not run.options:
+        return None
+    parts = ["trainer", "run", str(run.options.get("dataset", "DATASET"))]
+    for option, value in run.options.items():
+        stored = tuple(value) if isinstance(value, list) else value
+        if option not in NO_SETTING and option in DEFAULTS and stored != DEFAULTS[option]:
+            parts += _flags(option, value)
+    return shlex.join(parts)
+
+
+def evaluate_command(run: Run) -> str:
+    """The command that evaluates the run's best weights, on val where it had one."""
+    split = "train" if run.epochs and not any(_numbers(run, "val_accuracy")) else "val"
+    data = str(run.options.get("dataset", "DATASET"))
+    return shlex.join(["trainer", "eval", str(run.folder), data, "--split", split])
+
+
+def _flags(option: str, value: Any) -> list[str]:
+    flag = f"--{option.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [flag] if value else [f"--no-{option}"] if option in OFF_AND_ON else []
+    values = value if isinstance(value, list) else [value]
+    return [part for one in values for part in (flag, str(one))]

@@ -1,0 +1,196 @@
+"""Figures of a page, drawn by matplotlib as SVG text with the colours of schemas/page/figure.rc."""
+
+import io
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.report.series import Series, smooth, thin
+
+WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
+BUCKETS = 400  # stretches of a curve of which the lowest and the highest point are drawn: about one a pixel
+COLOURS = 6  # as many as figure.rc has; a seventh curve has the first colour again, and its own label
+DOTTED = 30  # up to so many epochs each has a dot
+WIDE = 20.0  # above this ratio of the highest loss to the lowest the axis is logarithmic
+NEAR_END = 0.9  # of the axis: labels of curves that end before it stand at their end, not beside the plot
+LABEL_GAP = 0.075  # of the plot's height, between two labels at the ends of curves
+RARE = 0.005  # the share of points that may lie beyond the scale, so that one spike does not flatten the rest
+MATRIX_SIDE = 1000  # pixels
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: the short label at its end, the number of its colour from 0, and what it shows.
+
+    `noisy` adds the mean around each point, and draws the points themselves faintly.
+    """
+
+    label: str
+    colour: int
+    series: Series
+    noisy: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one axis. `name` is an id, `unit` follows the values ("%" turns shares into per cent), `marks` are
+    places on the axis where a run went on. With `from_zero` small changes of a large value look small. With `may_log`
+    the axis becomes logarithmic when the values differ that much.
+    """
+
+    name: str
+    title: str
+    over: str
+    unit: str
+    curves: tuple[Curve, ...]
+    marks: tuple[float, ...] = ()
+    from_zero: bool = False
+    may_log: bool = False
+
+    @property
+    def log(self) -> bool:
+        """Whether the axis of values is logarithmic."""
+        values = np.concatenate([curve.series.finite().y for curve in self.curves])
+        return self.may_log and bool(values.min() > 0) and float(values.max() / values.min()) > WIDE
+
+    @property
+    def in_words(self) -> str:
+        """What is seen, for those who do not see it."""
+        said = []
+        for curve in self.curves:
+            values = curve.series.finite().y
+            if len(values):
+                factor, unit = (100, " %") if self.unit == "%" else (1, f" {self.unit}".rstrip())
+                first, last, low, high = (
+                    f"{factor * v:.4g}" for v in (values[0], values[-1], min(values), max(values))
+                )
+                said.append(f"{curve.label} from {first} to {last}{unit}, lowest {low}, highest {high}")
+        return f"{self.title} by {self.over}: {'; '.join(said)}"
+
+
+def draw(chart: Chart) -> str:
+    """The chart as SVG text."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look = resources.files("schemas").joinpath("page", "figure.rc")
+    with resources.as_file(look) as path, matplotlib.rc_context(fname=path):
+        figure = Figure(figsize=(WIDTH, HEIGHT))
+        axes = figure.subplots()
+        _draw_into(axes, chart)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return text.getvalue()
+
+
+def _draw_into(axes: Any, chart: Chart) -> None:
+    from matplotlib import ticker
+
+    axes.set_title(chart.title + (", logarithmic" if chart.log else ""))
+    axes.set_xlabel(chart.over)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+    if chart.log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
+    else:
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    if chart.unit == "%":
+        axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
+    elif chart.unit:
+        axes.set_ylabel(chart.unit)
+    for place in chart.marks:
+        axes.axvline(place, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
+    ends = [_draw_curve(axes, curve, DOTTED if chart.over == "epoch" else 1) for curve in chart.curves]
+    if not chart.log:
+        _scale(axes, chart)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
+    if len(chart.curves) > 1:
+        _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
+
+
+def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
+    """Draw one curve, with dots when it has so few points; gives where it ends."""
+    colour = f"C{curve.colour % COLOURS}"
+    points = curve.series.finite()
+    if curve.noisy:
+        faint = thin(points, BUCKETS)
+        axes.plot(faint.x, faint.y, color=colour, linewidth=0.7, alpha=0.3)
+        points = smooth(points)
+    points = thin(points, BUCKETS)
+    marker = "o" if len(points.x) <= dotted else None
+    axes.plot(points.x, points.y, color=colour, marker=marker, markersize=3.5)
+    return float(points.x[-1]), float(points.y[-1])
+
+
+def _scale(axes: Any, chart: Chart) -> None:
+    """Let the axis of values end where nearly all points do, with a mark at the edge for each beyond."""
+    all_values = np.concatenate([curve.series.finite().y for curve in chart.curves])
+    most = float(np.quantile(all_values, 1 - RARE))
+    low, high = float(all_values.min()), float(all_values.max())
+    if len(all_values) < 2 / RARE or high - low <= 3 * (most - low) or most <= low:
+        return
+    top = low + 1.3 * (most - low)
+    axes.set_ylim(low - 0.05 * (top - low), top)
+    for curve in chart.curves:
+        points = curve.series.finite()
+        beyond = points.x[points.y > top]
+        colour = f"C{curve.colour % COLOURS}"
+        axes.plot(beyond, np.full(len(beyond), top), color=colour, marker=6, linestyle="", markersize=5, clip_on=False)
+
+
+def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
+    """Write each label at the end of its curve; those beside the plot are moved apart where they would touch."""
+    axes.autoscale_view()  # or the places would be those of an empty plot
+    in_axes = (axes.transData + axes.transAxes.inverted()).transform([(x, y) for _, x, y in ends])
+    right = in_axes[:, 0].max()
+    beside = [place for place, (x, _) in enumerate(in_axes) if x > NEAR_END * right]
+    for place, share in zip(beside, spread([float(in_axes[i, 1]) for i in beside], LABEL_GAP), strict=True):
+        in_axes[place] = (right, share)
+    for (text, _, _), at in zip(ends, in_axes, strict=True):
+        axes.annotate(text, at, (6, 0), "axes fraction", "offset points", va="center", annotation_clip=False)
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """The places moved as little as it takes for neighbours to be `gap` apart, in their order, from 0 up."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    moved = list(places)
+    for before, here in itertools.pairwise(order):
+        moved[here] = max(moved[here], moved[before] + gap)
+    if order and (over := moved[order[-1]] - 1.0) > 0:
+        moved[order[-1]] -= over
+        for here, after in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+            moved[here] = min(moved[here], moved[after] - gap)
+    return moved
+
+
+def matrix_png(confusion: NDArray[np.int64]) -> bytes:
+    """A confusion matrix (classes, classes) as PNG: blue where a row is hit, orange where not, the more the less
+    transparent, so that it can lie on any ground. Counts are shares of their label's rows; neighbours are put together
+    until no side has more than 1,000 pixels.
+    """
+    from matplotlib import image
+
+    side = len(confusion)
+    step = math.ceil(side / MATRIX_SIDE)
+    starts = np.arange(0, side, step)
+    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    hits = np.diag(np.diag(shares))
+    summed = [np.add.reduceat(np.add.reduceat(part, starts, 0), starts, 1) / step for part in (shares - hits, hits)]
+    missed, hit = np.clip(summed, 0, 1)
+    pixels = np.zeros((*hit.shape, 4))
+    pixels[..., :3] = np.where((hit >= missed)[..., None], (0.15, 0.39, 0.92), (0.76, 0.25, 0.05))
+    strength = np.maximum(hit, missed)
+    pixels[..., 3] = np.where(strength > 0, 0.15 + 0.85 * np.sqrt(strength), 0)  # a single row can still be seen
+    enlarged = max(1, 400 // len(pixels))
+    buffer = io.BytesIO()
+    image.imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")
+    return buffer.getvalue()
