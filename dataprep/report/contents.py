@@ -14,7 +14,7 @@ from dataprep.report.origin import Origin, find_origin
 from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
-from dataprep.report.survey import Survey, Tell, look
+from dataprep.report.survey import ASPECT_STEPS, Survey, Tell, look
 from dataprep.report.thumbnails import choose_sheet
 from dataprep.workdir import write_whole
 from schemas.dataset import Dataset, load_dataset
@@ -69,10 +69,10 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
     dataset = load_dataset(folder)
     out = out or folder / REPORT
     _check_out(out)
-    refused, groups = list_refused(folder, 12), list_equal(folder)
+    refused, groups = list_refused(folder, dataset, 12), list_equal(folder)
     room = _room(dataset, refused, groups)
     survey = look(folder, dataset, room.sheets.pictures if room.sheets else 0, equal_keys(groups), tell)
-    origin = find_origin(folder, dataset)
+    origin = find_origin(folder, dataset, refused.by_label)
     pictures = make_pictures(folder, dataset, survey, refused, origin.source, room, tell)
     missing = _missing(dataset, survey, refused, origin, room, pictures)
     page = render(
@@ -86,7 +86,7 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         totals=_totals(dataset, origin),
         shards=_shards(dataset),
         policy=[(name.replace("_", " "), _shown(value)) for name, value in dataset.policy.items()],
-        classes=_classes(dataset),
+        classes=_classes(dataset, refused),
         sizes=_sizes(survey) if survey.measured else None,
         figures=_figures(dataset, survey),
         sheets=_sheets(dataset, pictures, room),
@@ -161,27 +161,37 @@ def _shards(dataset: Dataset) -> list[list[Any]]:
 def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "no limit" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _rows_of_classes(dataset: Dataset) -> list[int]:
     return [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
 
 
-def _classes(dataset: Dataset) -> dict[str, Any]:
+def _classes(dataset: Dataset, refused: Refused) -> dict[str, Any]:
     """The table of classes: rows a split, and a bar against the largest class."""
     totals = _rows_of_classes(dataset)
     largest = max([1, *totals])
     labels = sorted(range(len(totals)), key=lambda label: -totals[label])[:MAX_CLASSES]
     columns = [("Class", "text"), ("Label", "number"), *((name, "number") for name in dataset.splits)]
-    columns += [("All", "number"), ("Share", "number"), ("Against the largest", "plain")]
+    columns += [("All", "number"), ("Refused", "number"), ("Share", "number"), ("Against the largest", "plain")]
     rows = []
     for label in sorted(labels):
         parts = [split.class_rows[label] for split in dataset.splits.values()]
         share = totals[label] / max(1, dataset.written)
         bar = [(part / largest, series) for series, part in enumerate(parts, 1)]
         shown = {"text": f"{share:.2%}", "value": share}
-        rows.append([shorten(dataset.classes[label]), label, *parts, totals[label], shown, {"text": "", "bar": bar}])
+        rows.append(
+            [
+                shorten(dataset.classes[label]),
+                label,
+                *parts,
+                totals[label],
+                refused.by_label[label],
+                shown,
+                {"text": "", "bar": bar},
+            ]
+        )
     filled = [total for total in totals if total]
     return {
         "columns": columns,
@@ -209,6 +219,7 @@ def _sizes(survey: Survey) -> dict[str, Any]:
         "median": _median(survey.short_sides),
         "largest": sides[-1],
         "different": len(survey.sizes),
+        "beyond": sum(count for step, count in survey.aspects.items() if abs(step) > figures.BEYOND * ASPECT_STEPS),
         "common": common,
     }
 

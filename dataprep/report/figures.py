@@ -12,7 +12,9 @@ from dataprep.report.page import need
 from dataprep.report.survey import ASPECT_STEPS, BYTES_STEPS
 
 BINS = 36
-_RATIOS = ((1, 4), (1, 2), (2, 3), (1, 1), (3, 2), (2, 1), (4, 1))
+BEYOND = 3.1  # doublings: 8:1 is within
+_NEAR = ((1, 2), (2, 3), (1, 1), (3, 2), (2, 1))
+_FAR = ((1, 8), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
@@ -33,13 +35,16 @@ def short_sides(sides: Counter[int]) -> str:
 
 
 def aspects(steps: Counter[int]) -> str:
-    """How many pictures have which ratio of width to height, by steps of survey.ASPECT_STEPS a doubling."""
+    """How many pictures have which ratio of width to height, by steps of survey.ASPECT_STEPS a doubling; what lies
+    beyond is left out.
+    """
     figure, axes = _axes("width : height")
-    axes.bar([step / ASPECT_STEPS for step in steps], list(steps.values()), 0.9 / ASPECT_STEPS)
-    reach = max(1.3, max(abs(step) for step in steps) / ASPECT_STEPS + 0.2)
+    within = {step / ASPECT_STEPS: count for step, count in steps.items() if abs(step) <= BEYOND * ASPECT_STEPS}
+    axes.bar(list(within), list(within.values()), 0.9 / ASPECT_STEPS)
+    reach = max([1.2, *(abs(place) + 0.2 for place in within)])
     axes.set_xlim(-reach, reach)
-    shown = {math.log2(w / h): f"{w}:{h}" for w, h in _RATIOS if abs(math.log2(w / h)) <= reach}
-    axes.set_xticks(list(shown), list(shown.values()))
+    ratios = _NEAR if reach < 2 else _FAR
+    axes.set_xticks([math.log2(w / h) for w, h in ratios], [f"{w}:{h}" for w, h in ratios])
     return _svg(figure)
 
 

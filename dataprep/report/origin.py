@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,8 @@ class Origin:
     sealed: dict[str, Any] = field(default_factory=dict)
 
 
-def find_origin(folder: Path, dataset: Dataset) -> Origin:
-    """What is known of how the set in `folder` was made."""
+def find_origin(folder: Path, dataset: Dataset, refused: Counter[int]) -> Origin:
+    """What is known of how the set in `folder` was made. `refused` counts refused files by label."""
     source = None
     plan = folder / WORK / "plan.sqlite"
     if plan.is_file():
@@ -38,10 +39,10 @@ def find_origin(folder: Path, dataset: Dataset) -> Origin:
     with suppress(OSError, ValueError, KeyError, TypeError), (folder / WORK / "run.jsonl").open("rb") as log:
         for line in map(json.loads, log):
             events[line["event"]] = line
-    return Origin(source, _command(folder, source, dataset), events.get("start", {}), events.get("sealed", {}))
+    return Origin(source, _command(folder, source, dataset, refused), events.get("start", {}), events.get("sealed", {}))
 
 
-def _command(folder: Path, source: str | None, dataset: Dataset) -> str:
+def _command(folder: Path, source: str | None, dataset: Dataset, refused: Counter[int]) -> str:
     """The command that makes this set again, quoted for a shell."""
     words = ["dataprep", "shard", source or "SOURCE", str(folder)]
     asked = dataset.plan.get("options", {})
@@ -58,7 +59,17 @@ def _command(folder: Path, source: str | None, dataset: Dataset) -> str:
             words += [word for one in value for word in (option, str(one))]
         else:
             words += [option, str(value)]
-    refused = sum(dataset.rejected.values())
-    if not ShardOptions().max_rejects.allows(refused, refused + dataset.written):
-        words += ["--max-rejects", str(refused)]
-    return shlex.join(words)
+    return shlex.join([*words, *_budgets(dataset, refused)])
+
+
+def _budgets(dataset: Dataset, refused: Counter[int]) -> list[str]:
+    """What the set needs that would not be sealed with the usual budgets: they change no byte, so are not noted."""
+    usual, all_refused = ShardOptions(), sum(dataset.rejected.values())
+    words = []
+    if not usual.max_rejects.allows(all_refused, all_refused + dataset.written):
+        words += ["--max-rejects", str(all_refused)]
+    for label, count in refused.items():
+        rows = sum(split.class_rows[label] for split in dataset.splits.values())
+        if not usual.max_class_loss.allows(count, rows + count):
+            return [*words, "--max-class-loss", "100%"]
+    return words

@@ -73,10 +73,12 @@ def _by_count(values: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def _explained(values: Mapping[str, int], words: Mapping[str, str]) -> list[list[Any]]:
     """The same with a word on each between name and count; gif_to_png explains itself."""
-    return [
-        [name, words.get(name, name.replace("_to_", " became ") if "_to_" in name else ""), count]
-        for name, count in _by_count(values)
-    ]
+    return [[name, words.get(name, _became(name)), count] for name, count in _by_count(values)]
+
+
+def _became(name: str) -> str:
+    before, _, after = name.partition("_to_")
+    return f"{before.upper()} became {after.upper()}" if after else ""
 
 
 def _sha256(script: str) -> str:

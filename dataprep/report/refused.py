@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.report.page import shorten
+from schemas.dataset import Dataset
 from schemas.layout import DUPLICATES, REJECTS
 
 LIST_BYTES = 1_800_000  # compressed
@@ -20,13 +21,14 @@ SHOWN_LEAKS, SHOWN_CONFLICTS, SHOWN_OTHERS = 24, 12, 12
 @dataclass
 class Refused:
     """What was refused: `packed` is the list for the page (gzip), of `listed` files of `total`. `reasons` are numbered
-    in it by their place here; `tried` has files by reason that may be shown.
+    in it by their place here; `tried` has files by reason that may be shown, `by_label` counts those in class folders.
     """
 
     total: int = 0
     listed: int = 0
     packed: bytes = b""
     reasons: list[str] = field(default_factory=list)
+    by_label: Counter[int] = field(default_factory=Counter)
     tried: defaultdict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -41,11 +43,13 @@ class Equal:
     count: int
 
 
-def list_refused(folder: Path, pictures: int) -> Refused:
+def list_refused(folder: Path, dataset: Dataset, pictures: int) -> Refused:
     """Read rejects.jsonl of a sealed set, a line at a time. For each reason up to TRIED x `pictures` files are
     kept to be tried, a seeded choice of all.
     """
     refused = Refused()
+    labels = {name: label for label, name in enumerate(dataset.classes)}
+    depth = 1 if dataset.plan.get("layout") == "splits" else 0
     seen, chance = Counter[str](), random.Random(0)
     packer, parts, size = zlib.compressobj(9, zlib.DEFLATED, 31), [], 0
     for reject in _lines(folder / REJECTS):
@@ -54,6 +58,9 @@ def list_refused(folder: Path, pictures: int) -> Refused:
         if reason not in refused.reasons:
             refused.reasons.append(reason)
         seen[reason] += 1
+        folders = reject["key"].split("/")[:-1]
+        if len(folders) > depth and folders[depth] in labels:
+            refused.by_label[labels[folders[depth]]] += 1
         _keep(refused.tried[reason], reject, TRIED * pictures, seen[reason], chance)
         if size < LIST_BYTES:
             refused.listed += 1

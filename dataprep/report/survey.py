@@ -21,7 +21,7 @@ from schemas.errors import ContractError
 SAMPLE_ROWS = 2000
 MAX_KNOWN_SIZES = 50_000  # different sizes that are counted; of more, the rest is left out
 # Steps of the histograms: so many a doubling.
-ASPECT_STEPS = 6
+ASPECT_STEPS = 12
 BYTES_STEPS = 3
 
 Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much

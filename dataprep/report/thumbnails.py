@@ -146,6 +146,7 @@ class _Child:
 
 def _serve(pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff and others speak there for themselves
     keep_decoders_single()
     while True:
         try:
@@ -162,7 +163,9 @@ def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
         image = glimpse(data, sheet.side, MAX_PIXELS) if data else None
     except Refusal:
         return None
-    while image is not None and min(image.size) > 0:
+    if image is not None and isinstance(picture, File) and _is_flat(image):
+        return None  # of one colour: nothing of it was decoded
+    while image is not None:
         for quality in QUALITIES:
             buffer = io.BytesIO()
             image.info = {}  # or a profile, comment or EXIF would come along
@@ -173,6 +176,10 @@ def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
             return None
         image.thumbnail((max(image.size) * 2 // 3,) * 2)
     return None
+
+
+def _is_flat(image: Any) -> bool:
+    return all(low == high for low, high in (channel.getextrema() for channel in image.split()))
 
 
 def _read(file: File) -> bytes:

@@ -15,7 +15,7 @@
 
   const sheets = JSON.parse(byId("sheets-data").textContent);
   const place = byId("sheets");
-  place.style.setProperty("--thumb", `${Math.min(sheets.side, 128)}px`);
+  place.style.setProperty("--thumb", `${Math.min(sheets.side, 112)}px`);
   place.style.setProperty("--sheet", sheets.pictures > 4 ? "100%" : "16rem");
 
   function draw(sheet) {
