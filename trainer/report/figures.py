@@ -3,6 +3,7 @@
 import io
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -86,7 +87,8 @@ def draw(chart: Chart) -> str:
         _draw_into(axes, chart)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return text.getvalue()
+    # A hundredth of a point is less than a pixel; matplotlib writes millionths.
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
 def _draw_into(axes: Any, chart: Chart) -> None:
