@@ -81,7 +81,7 @@ def test_labels_are_moved_apart_in_their_order() -> None:
     assert moved == pytest.approx([0.9, 1.0, 0.8])
 
 
-@pytest.mark.parametrize(("classes", "side"), [(30, 390), (500, 500), (2500, 834)])
+@pytest.mark.parametrize(("classes", "side"), [(30, 390), (500, 500), (2500, 500)])
 def test_matrix_is_a_picture_of_bounded_size(classes: int, side: int) -> None:
     png = matrix_png(np.eye(classes, dtype=np.int64))
     assert struct.unpack(">II", png[16:24]) == (side, side)

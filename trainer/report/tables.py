@@ -117,9 +117,9 @@ def starts(run: Run) -> Table:
     before: dict[str, str] = {}
     for place, one in enumerate(run.starts):
         now = {decision.setting: decision.effect for decision in one.decisions}
-        changed = [f"{name} {effect}" for name, effect in now.items() if place and before.get(name) != effect]
+        others = [f"{name} {effect}" for name, effect in now.items() if place and before.get(name) != effect]
         versions = ", ".join(f"{name} {version}" for name, version in one.software.items())
-        rows.append([printable(one.at), count(one.step), printable(versions), printable(", ".join(changed))])
+        rows.append([printable(one.at[:19].replace("T", " ")), count(one.step), printable(versions), printable(", ".join(others))])
         before = now
     return Table(columns, rows)
 
