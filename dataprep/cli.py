@@ -14,6 +14,7 @@ import click
 
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
+from dataprep.labels import label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path, file_okay=False)
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+# A program or group that was called without a command has shown its help; so since click 8.2.
+HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class Interrupted(BaseException):
@@ -31,6 +34,19 @@ class Interrupted(BaseException):
 
 class Program(click.Group):
     """One place turns what the user can mend into `Error: ...` and an exit code; all else keeps its traceback."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the program; exits 2 when the command line is wrong."""
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.Abort:
+            _fail("stopped", 130)
+        except HELP_SHOWN as error:
+            error.show()
+            sys.exit(2)
+        except click.ClickException as error:
+            _fail(usage_error(error), 2)
+        sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exits by what went wrong."""
@@ -65,8 +81,7 @@ def _stopped(ctx: click.Context) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    click.secho("Error: ", fg="red", nl=False, err=True)
-    click.echo(printable(message), err=True)
+    click.echo(label("Error", "red", sys.stderr) + printable(message), err=True)
     sys.exit(code)
 
 

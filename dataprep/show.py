@@ -10,7 +10,7 @@ from dataprep.pipeline import Summary
 from dataprep.preview import Preview
 from dataprep.repair import Repaired, Salvaged
 from dataprep.report import Reported
-from dataprep.terminal import counts, duration, size
+from dataprep.terminal import counts, duration, many, size
 from dataprep.verify import Verdict
 
 WORKER_STAGES = ("read", "decode", "encode", "write")
@@ -33,12 +33,13 @@ def as_lines(result: Any) -> list[str]:
 @as_lines.register
 def _(s: Summary) -> list[str]:
     rejected, ignored = sum(s.rejected.values()), sum(s.ignored.values())
+    splits = ", ".join(f"{name} {rows:,}" for name, rows in s.splits.items())
     lines = [
         f"{s.out} is already complete; SOURCE was not looked at again (--overwrite builds anew)"
         if s.already_complete
         else f"{s.out} is sealed",
         f"  found     {s.found:,} = {s.written:,} written + {rejected:,} rejected + {ignored:,} ignored",
-        f"  splits    {', '.join(f'{name} {rows:,}' for name, rows in s.splits.items())}; {s.classes} classes",
+        f"  splits    {splits}; {many(s.classes, 'class', 'classes')}",
         f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
     ]
     lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
@@ -46,8 +47,8 @@ def _(s: Summary) -> list[str]:
     if s.duplicates.get("groups"):
         d = s.duplicates
         lines.append(
-            f"  equal     {d['groups']} pictures more than once, {d['leaks']} of them in train and in val or test, "
-            f"{d['conflicts']} in two classes; see {s.out}/duplicates.jsonl"
+            f"  equal     {many(d['groups'], 'picture')} more than once, {d['leaks']:,} of them in train and in val or "
+            f"test, {d['conflicts']:,} in two classes; see {s.out}/duplicates.jsonl"
         )
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
     lines += [f"  time      {_time(s.stages, s.seconds)}"] if s.built else []
@@ -82,15 +83,15 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += ["", *(f"warning: {printable(warning)}" for warning in p.warnings)]
+    lines += ["", *(f"Warning: {printable(warning)}" for warning in p.warnings)]
     if p.bytes > p.free_bytes:
-        lines.append("warning: that is more than the disk has free; the job would not start")
+        lines.append("Warning: that is more than the disk has free; the job would not start")
     if p.sample_rejected:
-        lines.append(f"warning: {p.sample_rejected} of a sample of the images would be refused")
+        lines.append(f"Warning: {p.sample_rejected} of a sample of the images would be refused")
     return [
         *lines,
         f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",
-        f"about {duration(p.seconds)} with {p.workers} workers; nothing was written (--dry-run)",
+        f"about {duration(p.seconds)} with {many(p.workers, 'worker')}; nothing was written (--dry-run)",
     ]
 
 
@@ -103,11 +104,11 @@ def _(i: Inspection) -> list[str]:
         for field in i.schema.fields
     ]
     title = f"{i.path}" + (f", split {i.split}" if i.split else "")
-    lines = [f"{title}: {i.rows:,} rows in {len(i.shards)} shards, {size(i.bytes)}"]
+    lines = [f"{title}: {many(i.rows, 'row')} in {many(len(i.shards), 'shard')}, {size(i.bytes)}"]
     if i.splits:
         lines.append(f"splits: {', '.join(f'{name} {rows:,}' for name, rows in i.splits.items())}")
     lines += [f"schema '{printable(i.schema.name)}':", *fields, "shards:"]
-    lines += [f"  {printable(name)}: {rows:,} rows" for name, rows in i.shards.items()]
+    lines += [f"  {printable(name)}: {many(rows, 'row')}" for name, rows in i.shards.items()]
     if i.class_rows:
         lines += [
             "classes:",
@@ -118,9 +119,13 @@ def _(i: Inspection) -> list[str]:
 
 @as_lines.register
 def _(v: Verdict) -> list[str]:
+    identity = [f"  identity  {v.digest}"]
     if v.problems:
-        return [f"{v.path}: {len(v.problems)} problems", *(f"  {printable(problem)}" for problem in v.problems)]
-    return [f"{v.path}: {v.shards} shards with {v.rows:,} rows are what was sealed", f"  identity  {v.digest}"]
+        return [f"{v.path}: {many(len(v.problems), 'problem')}", *(f"  {printable(problem)}" for problem in v.problems)]
+    held = f"{v.path}: {many(v.shards, 'shard')} with {many(v.rows, 'row')}"
+    if not v.full:
+        return [f"{held}: sizes, indexes and row counts are what was sealed; --full reads the data too", *identity]
+    return [f"{held}: every byte is what was sealed", *identity]
 
 
 @as_lines.register

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any, TextIO
 
 from dataprep.keys import printable
+from dataprep.labels import label
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
 
@@ -43,15 +44,16 @@ class TerminalProgress:
         """Called when the work is known, and again when a split has to be built with larger pages."""
         self.close()
         for warning in plan.warnings:
-            self._say(f"warning: {printable(warning)}")
+            self._say(label("Warning", "yellow", self._stream) + printable(warning))
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
         self._seen = deque([(time.monotonic(), 0)])
         done = len(plan.shards) - len(missing)
-        resumed = f", {done} shards are done already" if done else ""
+        resumed = f", {done:,} of them done already" if done else ""
         if self._verbosity >= 0:
-            sizes = f"{plan.item_count:,} images in {len(plan.classes)} classes, {len(plan.shards)} shards"
+            images, classes = many(plan.item_count, "image"), many(len(plan.classes), "class", "classes")
+            sizes = f"{images} in {classes}, {many(len(plan.shards), 'shard')}"
             self._say(f"planned: {sizes}{resumed}")
         if self._live:
             from tqdm import tqdm
@@ -70,7 +72,7 @@ class TerminalProgress:
         self._shards_done += 1
         self._rejected += len(receipt.rejects)
         if self._verbosity > 0:
-            self._say(f"built {planned.name}: {receipt.shard.rows} rows, {len(receipt.rejects)} refused")
+            self._say(f"built {planned.name}: {many(receipt.shard.rows, 'row')}, {len(receipt.rejects)} refused")
             for reject in receipt.rejects:
                 self._say(f"refused {printable(reject.key)}: {reject.reason}: {printable(reject.detail)}")
         self._show(max(self._done, self._seen[-1][1]))
@@ -153,6 +155,11 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def many(count: int, noun: str, plural: str = "") -> str:
+    """`1 shard`, `2,000 shards`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def size(count: float) -> str:

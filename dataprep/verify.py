@@ -22,12 +22,13 @@ DECODE_DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was checked and every problem that was found, in words."""
+    """What was checked, whether every byte was read for it, and every problem that was found, in words."""
 
     path: str
     digest: str
     shards: int
     rows: int
+    full: bool
     problems: list[str]
 
 
@@ -50,7 +51,7 @@ def verify(folder: Path, full: bool = True, decode: bool = False) -> Verdict:
         problems += _decode_problems(folder, dataset, shards)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Verdict(str(folder), dataset.digest, len(shards), dataset.written, problems)
+    return Verdict(str(folder), dataset.digest, len(shards), dataset.written, full, problems)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:

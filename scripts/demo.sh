@@ -17,8 +17,8 @@ echo "== dataprep shard $demo/raw $demo/dataset"
 .venv/bin/dataprep shard "$demo/raw" "$demo/dataset"
 echo "== dataprep verify $demo/dataset"
 .venv/bin/dataprep verify "$demo/dataset"
-echo "== trainer run $demo/dataset --out $demo/run"
-.venv/bin/trainer run "$demo/dataset" --out "$demo/run"
+echo "== trainer run $demo/dataset --epochs 8 --out $demo/run"
+.venv/bin/trainer run "$demo/dataset" --epochs 8 --out "$demo/run"
 
 cat <<END
 

@@ -16,13 +16,19 @@ import click
 from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Busy, Interrupted, TrainerError
-from trainer.options import device_options, options, output_options, run_options
+from trainer.errors import Interrupted, TrainerError
+from trainer.labels import label, usage_error
+from trainer.options import device_options, options, output_options, run_options, training_options
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
+# A program or group that was called without a command has shown its help; so since click 8.2.
+HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+SECONDS = click.option(
+    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -320,6 +326,25 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
 
 
+@cli.command()
+@click.argument("dataset", type=click.Path())
+@SECONDS
+@training_options
+@output_options
+def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
+    """Measure what a run on DATASET would do with its time here, and try what might make it faster. Trains nothing.
+
+    Example: trainer doctor demo/dataset --model resnet18 --recipe imagenet
+    """
+    quieten(verbose)
+    with _stop_signals() as stop:
+        from trainer.doctor import diagnose
+        from trainer.wording import doctor_text
+
+        found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
+    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
+
+
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
     code = _run_program()
@@ -333,26 +358,21 @@ def _run_program() -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else FAILED
     except click.Abort:
-        click.echo("Interrupted.", err=True)
-        return INTERRUPTED
-    except click.ClickException as error:
+        return _tell("stopped", INTERRUPTED)
+    except HELP_SHOWN as error:
         error.show()
         return USAGE
+    except click.ClickException as error:
+        return _tell(usage_error(error), USAGE)
     except (TrainerError, ContractError, Interrupted) as error:
-        click.echo(f"Error: {error}", err=True)
-        return exit_code(error)
+        return _tell(str(error), getattr(error, "exit_code", REFUSED))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        click.echo(f"Error: the disk is full ({error.filename}); with room again, the same command goes on", err=True)
-        return AGAIN
+        return _tell(f"the disk is full ({error.filename}); with room again, the same command goes on", AGAIN)
     return code if isinstance(code, int) else 0
 
 
-def exit_code(error: Exception) -> int:
-    """The exit code of a failure: 3 the data was refused, 75 try again later, 128 + the signal's number, else 1."""
-    if isinstance(error, Busy):
-        return AGAIN
-    if isinstance(error, ContractError):
-        return REFUSED
-    return error.exit_code if isinstance(error, Interrupted) else FAILED
+def _tell(message: str, code: int) -> int:
+    click.echo(label("Error", "red", sys.stderr) + message, err=True)
+    return code

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.errors import TrainerError, nearest
+from trainer.errors import TrainerError, WrongUsage, nearest
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RunConfig:
             return None
         first, dots, last = self.profile.partition("..")
         if not (dots and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
-            raise TrainerError(
+            raise WrongUsage(
                 f"--profile {self.profile} is no range of steps; give the first and the last, as in 10..15"
             )
         return int(first), int(last)

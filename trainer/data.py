@@ -32,12 +32,26 @@ def train_batches(
     so a step of W ranks holds the rows of one rank's step with a batch W times as large. All ranks have equally many
     steps; the rows that do not fill a batch on each are dropped.
     """
-    rows = rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
-    images = scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
-    batches = _mapped(rows, dataset, images, effect).batch(
+    images = train_transforms(recipe, pixels)
+    batches = batched(train_rows(folder, dataset, effect), dataset, recipe, images, batch_size, effect)
+    return _equal_steps(batches, dataset, batch_size, effect)
+
+
+def train_rows(folder: Path, dataset: Dataset, effect: InEffect) -> Any:
+    """Where train_batches begins: this rank's rows as bytes and labels, newly shuffled each epoch."""
+    return rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+
+
+def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
+    """What train_batches does to an image: bytes to float32 (3, S, S)."""
+    return scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
+
+
+def batched(rows: Any, dataset: Dataset, recipe: Recipe, images: list[Any], batch_size: int, effect: InEffect) -> Any:
+    """Where train_batches ends: rows of any source, transformed and put into full batches."""
+    return mapped(rows, dataset, images, effect).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
-    return _equal_steps(batches, dataset, batch_size, effect)
 
 
 def _equal_steps(batches: Any, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
@@ -85,7 +99,7 @@ def eval_batches(
     columns = [dataset.schema.column(role) for role in roles]
     rows = rows_of(folder, dataset, split, effect, columns, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
-    return _mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
+    return mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
 
 
 def keyed_batches(
@@ -132,7 +146,8 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
     return {place: (str(key), image.tobytes()) for place, (key, image) in zip(places, found, strict=True)}
 
 
-def _mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) -> Any:
+def mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) -> Any:
+    """Rows of bytes and labels with `images` done to the bytes, and labels as int32."""
     image, label = dataset.schema.column("image"), dataset.schema.column("label")
     rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)
     return rows.map(transforms.TypeCast(dtype.int32), input_columns=[label], num_parallel_workers=1)

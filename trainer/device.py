@@ -20,6 +20,8 @@ from trainer.sinking import decide_sink
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
 OP_THREADS = "mindspore.device_context.cpu.op_tuning.threads_num"
+THREADS, PREFETCH = "mindspore.dataset.config.set_num_parallel_workers", "mindspore.dataset.config.set_prefetch_size"
+AGAIN = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore takes at any time
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,8 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
         # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
         Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": False}),
-        Call("mindspore.dataset.config.set_num_parallel_workers", {"num": feed.workers}),
-        Call("mindspore.dataset.config.set_prefetch_size", {"size": feed.prefetch}),
+        Call(THREADS, {"num": feed.workers}),
+        Call(PREFETCH, {"size": feed.prefetch}),
         *((Call("mindspore.dataset.config.set_enable_autotune", tune),) if config.autotune else ()),
     )
 
@@ -235,6 +237,13 @@ def apply(effect: InEffect) -> None:
         except RuntimeError as error:
             if call.name != OP_THREADS or "repeatedly" not in str(error):
                 raise  # MindSpore takes that one once a process; a second run in it finds the number set
+
+
+def switch(effect: InEffect) -> None:
+    """Take up another setting of the same device between two measurements: the calls that may be made again."""
+    for call in effect.setup:
+        if call.name in AGAIN:
+            call.make()
 
 
 def _check_numpy() -> None:

@@ -7,11 +7,21 @@ from pathlib import Path
 
 
 class TrainerError(Exception):
-    """A request that cannot be served; the text says what, where and what to do next. Exit code 1."""
+    """A request that cannot be served; the text says what, where and what to do next."""
+
+    exit_code = 1
+
+
+class WrongUsage(TrainerError):
+    """An option's value that names nothing."""
+
+    exit_code = 2
 
 
 class Busy(TrainerError):
-    """Another process is at work where this one was to be. Exit code 75: try again later."""
+    """Another process is at work where this one was to be: try again later."""
+
+    exit_code = 75
 
 
 class Interrupted(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.optim import begins, parse_scales
 
 
@@ -117,7 +117,7 @@ def _check_prefixes(option: str, prefixes: Sequence[str], names: Sequence[str], 
     for prefix in prefixes:
         if not any(begins(name, prefix) for name in names):
             parts = sorted({name.partition(".")[0] for name in names})
-            raise TrainerError(
+            raise WrongUsage(
                 f"{option} {prefix}: no parameter{which} begins so; the parts are {', '.join(parts)}, "
                 f"and a name is for example {names[0]}"
             )

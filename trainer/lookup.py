@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import TrainerError
+from trainer.errors import WrongUsage
 
 
 def is_own(name: str) -> bool:
@@ -28,8 +28,8 @@ def find_function(kind: str, name: str, folder: Path) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         if not error.name or not (module_name + ".").startswith(error.name + "."):
             raise
-        raise TrainerError(f"{kind} '{name}': no module '{error.name}' is installed or lies in {folder}") from None
+        raise WrongUsage(f"{kind} '{name}': no module '{error.name}' is installed or lies in {folder}") from None
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise TrainerError(f"{kind} '{name}': {module_name} has no function '{function_name}'")
+        raise WrongUsage(f"{kind} '{name}': {module_name} has no function '{function_name}'")
     return function  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mindspore.train import Model
 
+from trainer.assemble import network_and_step
 from trainer.autotune import keep_finding, only_so_far
 from trainer.callbacks import Course, EpochEnd, Watch
 from trainer.config import RunConfig
@@ -15,18 +16,15 @@ from trainer.decision import table
 from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
-from trainer.finetune import start_from
 from trainer.keeper import Keeper
 from trainer.lineage import undecodable, write_report
 from trainer.logs import log_callbacks
 from trainer.meter import Meter
-from trainer.mixed import mixed
-from trainer.network import build_network
-from trainer.objective import Scores, SmoothedCrossEntropy
-from trainer.optim import OPTIMIZERS, cosine_with_warmup, parameter_groups, rate_scale
+from trainer.objective import Scores
+from trainer.optim import cosine_with_warmup
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.progress import Progress, Silent
-from trainer.ranks import OverRanks, average_statistics, sum_scores
+from trainer.ranks import average_statistics, sum_scores
 from trainer.result import TrainResult
 from trainer.runfolder import (
     BEST,
@@ -44,7 +42,6 @@ from trainer.signals import StopSignals
 from trainer.sinking import rounds
 from trainer.starts import note_start
 from trainer.state import RunState
-from trainer.step import StepOptions, TrainStep
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:
@@ -70,7 +67,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder, culprit):
         apply(effect)
         course = _course(plan)
-        network, step = _network_and_step(plan, course, home, progress, fresh=not (run / LAST).exists())
+        network, step = network_and_step(plan, course.rates, home, progress.note, not (run / LAST).exists())
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         keeper = Keeper(run, plan, step, state, began)
         stop.check()
@@ -129,23 +126,6 @@ def _course(plan: RunPlan) -> Course:
         save_every=config.save_every,
         max_overflows=config.max_overflows,
     )
-
-
-def _network_and_step(
-    plan: RunPlan, course: Course, home: Path, progress: Progress, fresh: bool
-) -> tuple[Any, TrainStep]:
-    config, effect = plan.config, plan.effect
-    network = build_network(config.model, home, len(plan.dataset.classes), plan.pixels.size, effect)
-    for said in start_from(network, config, home, len(plan.dataset.classes), fresh):
-        progress.note(said)
-    scale = rate_scale(config.lr_scale)
-    groups = parameter_groups(network.trainable_params(), plan.weight_decay, course.rates, scale)
-    optimizer = OPTIMIZERS[config.optimizer].make(groups, course.rates)
-    network = mixed(network, effect.precision, config.keep_fp32)
-    scaler = effect.precision.scaler.make() if effect.precision.scaler else None
-    over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None
-    options = StepOptions(config.accumulate, config.clip_norm, config.ema, over_ranks)
-    return network, TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler, options)
 
 
 def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:

@@ -32,6 +32,11 @@ def most_open_files() -> int:
     return 1 << 20 if hard == resource.RLIM_INFINITY else hard
 
 
+def resident_memory(root: Path = Path("/")) -> int:
+    """Bytes of memory that this process holds."""
+    return int((root / "proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def allow_open_files(wanted: int) -> None:
     """Raise the soft limit of open files to `wanted`, no further than the hard one. It is never lowered."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

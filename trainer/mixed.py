@@ -7,7 +7,7 @@ from typing import Any
 from mindspore import Tensor, amp, nn, ops
 from mindspore import dtype as mstype
 
-from trainer.errors import TrainerError, nearest
+from trainer.errors import WrongUsage, nearest
 from trainer.precision import Precision
 
 NORM = re.compile(r"Norm(\d[dD])?$")  # BatchNorm2d, GroupNorm, InstanceNorm3d, ...
@@ -72,7 +72,7 @@ def _find(network: Any, names: Sequence[str]) -> list[Place]:
         matches = [place for path, place in places if wanted in (path, type(place[2]).__name__)]
         if not matches:
             known = {path.split(".")[0] for path, _ in places} | {type(place[2]).__name__ for _, place in places}
-            raise TrainerError(f"--keep-fp32 {wanted} names no cell of the model; {nearest(wanted, known)}")
+            raise WrongUsage(f"--keep-fp32 {wanted} names no cell of the model; {nearest(wanted, known)}")
         found += matches
     nested = {id(cell) for _, _, kept in found for path, cell in kept.cells_and_names() if path}
     unique = {id(place[2]): place for place in found if id(place[2]) not in nested}

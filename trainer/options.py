@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,11 @@ def _toml_reader() -> Any:
     raise TrainerError("--config needs a TOML reader on Python 3.10: pip install tomli")
 
 
+def _names(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What the shell offers when it completes a value that may also be another."""
+    return lambda context, parameter, begun: [name for name in known if name.startswith(begun)]
+
+
 def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Apply option decorators so that --help lists them in the order written."""
 
@@ -81,9 +86,13 @@ output_options = options(
 
 # What decides a step and its feed.
 training_options = options(
-    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP),
+    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP, shell_complete=_names(MODELS)),
     click.option(
-        "--recipe", default="small", show_default=True, help=f"{', '.join(RECIPES)}, or your own as module:function"
+        "--recipe",
+        default="small",
+        show_default=True,
+        help=f"{', '.join(RECIPES)}, or your own as module:function",
+        shell_complete=_names(RECIPES),
     ),
     click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
     click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
@@ -94,7 +103,13 @@ training_options = options(
     click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
     click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
-    click.option("--optimizer", default="adamw", show_default=True, help=", ".join(OPTIMIZERS)),
+    click.option(
+        "--optimizer",
+        default="adamw",
+        show_default=True,
+        help=", ".join(OPTIMIZERS),
+        shell_complete=_names(OPTIMIZERS),
+    ),
     click.option("--lr", type=click.FloatRange(0, min_open=True), help="Peak rate. [default: the optimizer's]"),
     click.option("--warmup-epochs", type=click.FloatRange(0), default=1.0, show_default=True, help="Or a fraction."),
     click.option("--weight-decay", type=click.FloatRange(0), help="Not on norm and bias. [default: the optimizer's]"),

@@ -10,7 +10,7 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
-from trainer.errors import TrainerError, nearest
+from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.feed import Demand
 from trainer.models import check_model_name
 from trainer.optim import OPTIMIZERS, parse_scales
@@ -69,7 +69,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     recipe = _with_options(find_recipe(config.recipe), config)
     optimizer = OPTIMIZERS.get(config.optimizer)
     if optimizer is None:
-        raise TrainerError(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")
+        raise WrongUsage(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, Name, asked
-from trainer.errors import TrainerError
+from trainer.errors import WrongUsage
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 AMP_DTYPES = ("float16", "bfloat16")
@@ -98,5 +98,5 @@ def _static(scale: str) -> float:
     except ValueError:
         value = 0.0
     if not 1.0 <= value < float("inf"):
-        raise TrainerError(f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number of at least 1")
+        raise WrongUsage(f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number of at least 1")
     return value

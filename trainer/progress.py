@@ -106,7 +106,9 @@ class Bar(Lines):
         from tqdm import tqdm
 
         super().epoch_begin(epoch, epochs, steps)
-        self.bar = tqdm(total=steps, desc=f"epoch {epoch}/{epochs}", unit="step", file=self.stream, leave=False)
+        name, form = f"epoch {epoch}/{epochs}", "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
+        # The postfix has what tqdm would say of speed, in images.
+        self.bar = tqdm(total=steps, desc=name, file=self.stream, leave=False, dynamic_ncols=True, bar_format=form)
 
     def step(self, report: StepReport) -> None:
         """Move the bar; with sink one report stands for many steps."""

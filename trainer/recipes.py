@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer import augment
-from trainer.errors import TrainerError, nearest
+from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.lookup import find_function, is_own
 
 Rgb = tuple[float, float, float]
@@ -105,7 +105,7 @@ def find_recipe(name: str, folder: Path | None = None) -> Recipe:
     if name in RECIPES:
         return RECIPES[name]
     if not is_own(name):
-        raise TrainerError(f"unknown recipe '{name}'; {nearest(name, RECIPES)}, or your own as module:function")
+        raise WrongUsage(f"unknown recipe '{name}'; {nearest(name, RECIPES)}, or your own as module:function")
     function = find_function("recipe", name, folder or Path.cwd())
     try:
         recipe = function()

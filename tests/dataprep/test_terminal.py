@@ -67,3 +67,9 @@ def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) ->
     progress.built(receipt(), SHARDS[0])
     assert "built 100 of 200 images, 2 img/s, 1 refused" in stream.getvalue()
     assert progress.stopped() == "stopped; 1 of 2 shards are built; the same command goes on"
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 classes"), (1, "1 class"), (2000, "2,000 classes")])
+def test_one_is_not_many(count: int, said: str) -> None:
+    assert terminal.many(count, "class", "classes") == said
+    assert terminal.many(count, "shard") == said.replace("class", "shard").replace("shardes", "shards")

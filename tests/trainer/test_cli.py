@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from schemas.errors import ContractError
 from trainer import cli
-from trainer.errors import Busy, Interrupted, TrainerError
+from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
@@ -97,6 +97,7 @@ def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monke
     ("error", "code"),
     [
         (TrainerError("x"), 1),
+        (WrongUsage("x"), 2),
         (Busy("x"), 75),
         (ContractError("x"), 3),
         (Interrupted(2, None), 130),
@@ -133,7 +134,7 @@ def test_a_full_disk_is_one_sentence_and_another_try(
 def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
     done = program("run", tmp_path, "--epochs", "0")
     assert done.returncode == 2
-    assert "Invalid value for '--epochs'" in done.stderr
+    assert "Error: invalid value for '--epochs'" in done.stderr
 
 
 def test_unsealed_folder_exits_with_3_and_one_line(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_unsealed_folder_exits_with_3_and_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"Error: {tmp_path} holds no dataset.json; make a dataset with 'dataprep shard SOURCE OUT'\n"
 
 
-def test_unknown_model_exits_with_1_and_the_near_name(stripes: Path) -> None:
+def test_unknown_model_exits_with_2_and_the_near_name(stripes: Path) -> None:
     done = program("run", stripes, "--device", "CPU", "--model", "resnet81", "--dry-run")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("Error: unknown model 'resnet81'; did you mean 'resnet18'?")

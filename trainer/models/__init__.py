@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import TrainerError, nearest
+from trainer.errors import WrongUsage, nearest
 from trainer.lookup import find_function, is_own
 
 # name -> where its factory is. Imported at first use, since a model imports MindSpore.
@@ -27,7 +27,7 @@ MINDCV = "mindcv:"
 def check_model_name(name: str) -> None:
     """Raise TrainerError unless `name` is in the table or has the form `module:factory`. Imports nothing."""
     if name not in MODELS and not is_own(name):
-        raise TrainerError(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
+        raise WrongUsage(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
 
 
 def find_factory(name: str, folder: Path) -> Callable[..., Any]:

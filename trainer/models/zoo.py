@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from trainer.errors import TrainerError, nearest
+from trainer.errors import TrainerError, WrongUsage, nearest
 
 
 def mindcv_factory(name: str) -> Callable[..., Any]:
@@ -21,7 +21,7 @@ def mindcv_factory(name: str) -> Callable[..., Any]:
         raise TrainerError(f"mindcv does not load with this MindSpore ({error}); try: pip install -U mindcv") from error
     known = set(mindcv.list_models())
     if name not in known:
-        raise TrainerError(f"mindcv has no model '{name}'; {_near(name, known)}")
+        raise WrongUsage(f"mindcv has no model '{name}'; {_near(name, known)}")
 
     def factory(num_classes: int) -> Any:
         return mindcv.create_model(name, num_classes=num_classes)

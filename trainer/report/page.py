@@ -11,8 +11,9 @@ from trainer.errors import TrainerError
 
 
 def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) -> str:
-    """The page of `template`, whose style has its name; `contents` is a link (id, title) to each section. All values are
-    escaped; the filter `name` also spells out what would move a cursor or turn the line.
+    """The page of `template`, whose style has its name; `contents` is a link (id, title) to each section.
+
+    All values are escaped; the filter `name` also spells out what would move a cursor or turn the line.
     """
     need("jinja2")
     import jinja2

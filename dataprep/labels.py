@@ -1,0 +1,20 @@
+"""The shape of what a program says when something is wrong: `Error: ` or `Warning: `, then a sentence."""
+
+import os
+from typing import TextIO
+
+import click
+
+
+def label(word: str, colour: str, stream: TextIO) -> str:
+    """`Error: ` and the like, coloured where a person looks on and has not asked for none by NO_COLOR."""
+    plain = not stream.isatty() or os.environ.get("NO_COLOR")
+    return f"{word}: " if plain else click.style(f"{word}: ", fg=colour)
+
+
+def usage_error(error: click.ClickException) -> str:
+    """What click says of a command line, and where to read on."""
+    said = error.format_message()
+    said = said[:1].lower() + said[1:] + ("" if said.endswith((".", "?")) else ".")
+    context = getattr(error, "ctx", None)
+    return f"{said} See '{context.command_path} --help'" if context else said

@@ -1,0 +1,105 @@
+"""Each trap where it applies, with its figures, and where it just does not; Ascend by saying so."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainer.traps import Observation, find_traps
+
+CLEAN = Observation(
+    device="CPU",
+    graph=True,
+    amp_level="O0",
+    sink=False,
+    sink_asked=None,
+    sink_why="MindSpore cannot sink on CPU",
+    workers=8,
+    workers_asked=None,
+    cores=8,
+    cores_busy=7.9,
+    feed_bound=True,
+    readers=1,
+    readers_wanted=1,
+    files=16,
+    open_files_wanted=288,
+    open_files_limit=4096,
+    batch_size=32,
+    image_side=224,
+    short_side=256,
+    resize_side=256,
+    python_ops=(),
+    mixing=False,
+    limit_per_s=900.0,
+    storage="ext4",
+    network=False,
+    cold_per_s=4000.0,
+    cached_per_s=30000.0,
+)
+ASCEND = replace(CLEAN, device="Ascend", amp_level="O2", sink=True, sink_why="the device fetches its own batches")
+
+
+@pytest.mark.parametrize("seen", [CLEAN, ASCEND], ids=["CPU", "Ascend"])
+def test_a_run_without_traps_has_none(seen: Observation) -> None:
+    assert find_traps(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "name", "figure", "remedy"),
+    [
+        (ASCEND, {"graph": False, "sink": False}, "pynative mode", "one by one", "--mode graph"),
+        (CLEAN, {"graph": False, "graph_gain": 2.5}, "pynative mode", "2.50 times as fast", "--mode graph"),
+        (ASCEND, {"amp_level": "O0", "o2_gain": 1.8}, "O0 on Ascend", "O2 was 1.80 times", "--amp-level O2"),
+        (CLEAN, {"sink_asked": True}, "sink not in effect", "off: MindSpore cannot sink on CPU", "leave --sink out"),
+        (ASCEND, {"sink": False, "sink_asked": False}, "no sink on Ascend", "waits for each step", "--no-sink"),
+        (CLEAN, {"python_ops": ("RandomErasing", "mine")}, "Python transforms", "RandomErasing, mine run", "C++"),
+        (CLEAN, {"short_side": 480}, "large images", "480 pixels (median), training looks at 224", "--resize 256"),
+        (CLEAN, {"workers": 2, "workers_asked": 2, "cores_busy": 2.1}, "few workers", "2.1 of 8", "--workers 8"),
+        (CLEAN, {"workers": 2, "cores_busy": 2.1}, "few workers", "2 decode", "free memory"),
+        (CLEAN, {"workers_asked": 64}, "many workers", "64 were asked for", "--workers 8"),
+        (CLEAN, {"cold_per_s": 300.0}, "slow storage", "300 rows/s at first and 30,000", "local disk"),
+        (CLEAN, {"network": True, "storage": "nfs4"}, "network storage", "on nfs4", "local disk"),
+        (CLEAN, {"batch_gain": 1.4}, "small batch", "64 images handles 1.40 times", "--batch-size 64"),
+        (CLEAN, {"mixing": True}, "mixing in Python", "NumPy", "leave them out"),
+        (
+            CLEAN,
+            {"files": 3000, "readers_wanted": 2, "open_files_wanted": 9256},
+            "open files",
+            "9,256 open files, the hard limit is 4,096; 1 read instead",
+            "--shard-size",
+        ),
+    ],
+)
+def test_trap_is_named_with_its_figures_and_a_remedy(
+    base: Observation, changes: dict[str, Any], name: str, figure: str, remedy: str
+) -> None:
+    [trap] = find_traps(replace(base, **changes))
+    assert trap.name == name
+    assert figure in trap.seen
+    assert remedy in trap.remedy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"short_side": 350},  # a little larger than the crop
+        {"short_side": 400, "resize_side": 400},  # no smaller shards would do
+        {"workers": 2, "cores_busy": 7.0},  # all cores are busy anyway
+        {"workers": 2, "cores_busy": 2.1, "feed_bound": False},
+        {"mixing": True, "feed_bound": False},
+        {"batch_gain": 1.1},
+        {"cold_per_s": 1000.0},  # slower than the cache, faster than training
+        {"cold_per_s": 800.0, "cached_per_s": 1000.0},  # the storage is as fast as its cache
+        {"cold_per_s": None, "cached_per_s": None},
+        {"sink_asked": False},
+        {"open_files_wanted": 4096},
+    ],
+)
+def test_what_is_just_not_a_trap_is_none(changes: dict[str, Any]) -> None:
+    assert find_traps(replace(CLEAN, **changes)) == []
+
+
+def test_traps_that_come_together_are_all_told() -> None:
+    seen = replace(ASCEND, graph=False, sink=False, sink_asked=True, amp_level="O0", short_side=1000)
+    names = [trap.name for trap in find_traps(seen)]
+    assert names == ["pynative mode", "O0 on Ascend", "sink not in effect", "large images"]

@@ -1,0 +1,145 @@
+"""What people read, for a diagnosis that is made up."""
+
+import dataclasses
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from trainer import doctor
+from trainer.cli import cli
+from trainer.config import RunConfig
+from trainer.doctor import Diagnosis
+from trainer.remedies import Tried
+from trainer.stages import Measured
+from trainer.storage import Storage
+from trainer.traps import Trap
+from trainer.verdict import BALANCED, COMPUTE, Verdict
+from trainer.wording import doctor_text, number, share
+
+GIB = 2**30
+
+
+def measured(part: str, rate: float, data_wait: float | None = None) -> Measured:
+    return Measured(part, rate, rate, rate, 1.9, 2 * GIB, 4, data_wait)
+
+
+FOUND = Diagnosis(
+    dataset="/data/set",
+    device="CPU",
+    cores=2,
+    model="resnet18",
+    recipe="imagenet",
+    image_size=224,
+    batch_size=32,
+    amp_level="O0",
+    sink="MindSpore cannot sink on CPU",
+    short_side=480,
+    storage=Storage("ext4", False, 3000.0, 30000.0),
+    parts=[
+        measured("read", 4000),
+        measured("decode", 300),
+        measured("augment", 250),
+        measured("feed", 200),
+        measured("step O0", 640),
+        measured("loop, sink off", 180, 0.7),
+    ],
+    verdict=Verdict("feed", 3.2, 200.0, False, {"read": 0.05, "decode": 0.62, "augment": 0.13, "batch": 0.2}, "decode"),
+    tried=[
+        Tried("--prefetch 16", "feed", 200, 202, 1.01, False, "more memory"),
+        Tried("dataprep shard ... --resize 256", "feed", 200, 440, 2.2, True, "the pixels are gone for good"),
+        Tried("--amp-level O2", "step", 600, 300, 0.5, False, "other rounding"),
+    ],
+    confirmed=Tried("dataprep shard ... --resize 256", "loop", 181, 399, 2.2, True),
+    traps=[Trap("large images", "the shorter side is 480 pixels (median), training looks at 224", "--resize 256")],
+    failed={"--amp-level O1": "no such kernel"},
+    left_out=["--amp-level O3"],
+)
+
+
+def test_table_and_verdict_fit_a_terminal_and_read_from_top_to_bottom() -> None:
+    assert doctor_text(FOUND).splitlines() == [
+        "resnet18, 224 pixels, batch 32, recipe imagenet, on CPU with 2 cores",
+        "",
+        "part                                images/s  of limit   cores      memory",
+        "read records                           4,000      20 x     1.9     2.0 GiB",
+        "+ decode                                 300      150%     1.9     2.0 GiB",
+        "+ recipe imagenet                        250      125%     1.9     2.0 GiB",
+        "+ batch and copy: the feed               200      100%     1.9     2.0 GiB",
+        "step alone, O0                           640      320%     1.9     2.0 GiB",
+        "whole loop, sink off                     180       90%     1.9     2.0 GiB",
+        "step alone, O2                           320      160%",
+        "whole loop, sink on                 not here  MindSpore cannot sink on CPU",
+        "",
+        "Feed-bound: the feed gives 200 images/s, the step takes 640, 3.2 times as many.",
+        "Of the feed's time decoding takes 62%, batching takes 20%, the recipe takes 13%,",
+        "reading takes 5%. The loop reaches 180, 90% of the limit and waits for data 70%",
+        "of the time.",
+        "",
+        "What helped when it was tried, by turns with what there is:",
+        "- dataprep shard ... --resize 256: feed 200 to 440 images/s, 2.20 times (the",
+        "  pixels are gone for good)",
+        "- dataprep shard ... --resize 256 in the whole loop: loop 181 to 399 images/s,",
+        "  2.20 times",
+        "",
+        "Tried without gain:",
+        "- --prefetch 16 (feed 1.01 times), --amp-level O2 (step 0.50 times)",
+        "",
+        "Traps that apply:",
+        "- large images: the shorter side is 480 pixels (median), training looks at 224.",
+        "  Remedy: --resize 256.",
+        "",
+        "Does not run here:",
+        "- --amp-level O1: no such kernel",
+        "",
+        "Left out for lack of time:",
+        "- --amp-level O3",
+    ]
+
+
+def test_remedy_that_slowed_the_loop_is_told_among_those_without_gain() -> None:
+    tried = [replace(FOUND.tried[1], helps=False)]
+    text = doctor_text(replace(FOUND, tried=tried, confirmed=Tried("--x", "loop", 200, 100, 0.5, False)))
+    assert "- nothing. What is left: more cores" in text
+    assert "--x in the whole loop (0.50 times)" in " ".join(text.split())
+
+
+def test_cores_that_are_shared_are_named_as_the_limit() -> None:
+    verdict = replace(FOUND.verdict, bound=BALANCED, ratio=1.02, limit=150.0, shared=True)
+    text = " ".join(doctor_text(replace(FOUND, verdict=verdict)).split())
+    assert "Balanced: the feed gives 200 images/s, the step takes 640, within a tenth of each other" in text
+    assert "Both share 2 cores, so together they cannot pass 150. The loop reaches 180, 120% of the limit" in text
+
+
+def test_clean_compute_bound_run_says_only_what_there_is() -> None:
+    verdict = replace(FOUND.verdict, bound=COMPUTE, ratio=3.0)
+    clean = replace(FOUND, verdict=verdict, tried=[], confirmed=None, traps=[], failed={}, left_out=[])
+    text = doctor_text(clean)
+    assert "the feed has 3.0 times what it needs" in " ".join(text.split())
+    assert text.endswith("- nothing. What is left: a smaller --model or --image-size, or a faster device.")
+
+
+@pytest.mark.parametrize(("rate", "text"), [(12345.6, "12,346"), (100, "100"), (99.94, "99.9"), (1.234, "1.23")])
+def test_rates_have_three_digits(rate: float, text: str) -> None:
+    assert number(rate) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.954, "95%"), (9.99, "999%"), (10, "10 x")])
+def test_large_shares_are_told_as_multiples(value: float, text: str) -> None:
+    assert share(value) == text
+
+
+def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[RunConfig, float]] = []
+
+    def fake(config: RunConfig, seconds: float, tell: object, stop: object) -> Diagnosis:
+        given.append((config, seconds))
+        return FOUND
+
+    monkeypatch.setattr(doctor, "diagnose", fake)
+    asked = ["doctor", "set", "--recipe", "imagenet", "--freeze", "stem"]
+    assert CliRunner().invoke(cli, asked).stdout == doctor_text(FOUND) + "\n"
+    told = CliRunner().invoke(cli, [*asked, "--seconds", "90", "--json"]).stdout
+    assert json.loads(told) == json.loads(json.dumps(dataclasses.asdict(FOUND)))
+    assert given == [(RunConfig("set", recipe="imagenet", freeze=("stem",)), seconds) for seconds in (60.0, 90.0)]

@@ -1,0 +1,52 @@
+"""One examination of a run: what is examined, by which clock, and how much of its time is over."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainer.device import this_machine
+from trainer.plan import RunPlan, plan_run
+from trainer.signals import StopSignals
+from trainer.stages import Part, Turn, measure, take_turns
+
+
+@dataclass
+class Session:
+    """A plan, the folder that the user stands in, so many seconds, and whom to tell."""
+
+    plan: RunPlan
+    home: Path
+    seconds: float
+    stop: StopSignals
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    @property
+    def spent_s(self) -> float:
+        """How long it has lasted."""
+        return self.clock() - self.began
+
+    def left_s(self, share: float = 1.0) -> float:
+        """How long it is until this share of the time is over; below 0 when it is."""
+        return share * self.seconds - self.spent_s
+
+    def take(self, part: Part, seconds: float) -> Turn:
+        """One turn."""
+        turn = measure(part, seconds, self.stop.check, self.clock)
+        self.stop.check()
+        return turn
+
+    def rounds(self, parts: Sequence[Part], count: int, seconds: float) -> dict[str, list[Turn]]:
+        """Up to `count` turns of each, within so many seconds if one round allows it."""
+        return take_turns(parts, count, self.clock() + seconds, self.take, self.clock)
+
+    def planned(self, **changes: Any) -> RunPlan:
+        """The plan with other flags; raises TrainerError when they do not go together."""
+        return plan_run(
+            replace(self.plan.config, dataset=str(self.plan.folder), **changes), this_machine(self.plan.effect.device)
+        )

@@ -1,0 +1,196 @@
+"""The usual traps of feed, precision and sink, as pure functions of what was observed: which apply, with figures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LARGE = 1.6  # times the side that training looks at: from there on most decoded pixels are thrown away
+IDLE = 0.75  # of the cores that are busy: below that a feed with fewer threads than cores leaves speed lying
+COLD = 0.5  # of the cached rate
+BATCH_GAIN = 1.15  # what twice the batch must gain, for the batch to count as small
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was asked, what is in effect, and what was measured; None: not asked, or not measured.
+
+    Sides in pixels: `short_side` is the median shorter side of stored images, `image_side` that of what training sees,
+    `resize_side` what to shard with. `python_ops` are the names of transforms that run in Python. Rates in images/s:
+    `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives.
+    """
+
+    device: str
+    graph: bool
+    amp_level: str
+    sink: bool
+    sink_asked: bool | None
+    sink_why: str
+    workers: int
+    workers_asked: int | None
+    cores: int
+    cores_busy: float
+    feed_bound: bool
+    readers: int
+    readers_wanted: int
+    files: int
+    open_files_wanted: int
+    open_files_limit: int
+    batch_size: int
+    image_side: int
+    short_side: int
+    resize_side: int
+    python_ops: tuple[str, ...]
+    mixing: bool
+    limit_per_s: float
+    storage: str
+    network: bool
+    cold_per_s: float | None
+    cached_per_s: float | None
+    batch_gain: float | None = None
+    graph_gain: float | None = None
+    o2_gain: float | None = None
+
+
+@dataclass(frozen=True)
+class Trap:
+    """One that applies: a short name, what was seen with its figures, and what to do."""
+
+    name: str
+    seen: str
+    remedy: str
+
+
+def find_traps(seen: Observation) -> list[Trap]:
+    """Those that apply, the costliest kinds first."""
+    found = (trap(seen) for trap in TRAPS)
+    return [one for one in found if one is not None]
+
+
+def pynative(seen: Observation) -> Trap | None:
+    """Operators one by one."""
+    if seen.graph:
+        return None
+    return Trap("pynative mode", f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}", "--mode graph")
+
+
+def float32_on_ascend(seen: Observation) -> Trap | None:
+    """Matrix units that are left idle."""
+    if seen.device != "Ascend" or seen.amp_level != "O0":
+        return None
+    text = f"float32 leaves the matrix units idle{_gain(seen.o2_gain, 'O2')}"
+    return Trap("O0 on Ascend", text, "--amp-level O2, or leave it out")
+
+
+def sink_without_effect(seen: Observation) -> Trap | None:
+    """A wish that is not granted."""
+    if not seen.sink_asked or seen.sink:
+        return None
+    return Trap("sink not in effect", f"--sink was asked for, but is off: {seen.sink_why}", "leave --sink out")
+
+
+def sink_off_on_ascend(seen: Observation) -> Trap | None:
+    """Each step waits for the host."""
+    if seen.device != "Ascend" or seen.sink or not seen.graph:
+        return None
+    return Trap("no sink on Ascend", "the host hands over each batch and waits for each step", "leave --no-sink out")
+
+
+def python_transforms(seen: Observation) -> Trap | None:
+    """One interpreter for all threads."""
+    if not seen.python_ops:
+        return None
+    names = ", ".join(seen.python_ops)
+    text = f"{names} run in Python, where {seen.workers} threads share one interpreter"
+    return Trap("Python transforms", text, "use mindspore.dataset.vision operators on uint8, which are C++")
+
+
+def python_mixing(seen: Observation) -> Trap | None:
+    """The price of mixup and cutmix, told only where the feed limits."""
+    if not seen.mixing or not seen.feed_bound:
+        return None
+    return Trap(
+        "mixing in Python", "mixup and cutmix are NumPy on each batch", "leave them out if they gain too little"
+    )
+
+
+def large_images(seen: Observation) -> Trap | None:
+    """Pixels that are decoded to be thrown away."""
+    if seen.short_side < LARGE * seen.image_side or seen.resize_side >= seen.short_side:
+        return None
+    text = f"the shorter side is {seen.short_side} pixels (median), training looks at {seen.image_side}"
+    return Trap("large images", text, f"dataprep shard ... --resize {seen.resize_side}")
+
+
+def few_workers(seen: Observation) -> Trap | None:
+    """Cores that nobody uses."""
+    idle = seen.cores_busy < IDLE * seen.cores
+    if not seen.feed_bound or seen.workers >= seen.cores or not idle:
+        return None
+    text = f"{seen.workers} decode while {seen.cores_busy:.1f} of {seen.cores} cores are busy"
+    why = f"--workers {seen.cores}" if seen.workers_asked is not None else "free memory, or --prefetch 2"
+    return Trap("few workers", text, why)
+
+
+def many_workers(seen: Observation) -> Trap | None:
+    """More threads than cores."""
+    if seen.workers_asked is None or seen.workers_asked <= seen.cores:
+        return None
+    text = f"{seen.workers_asked} were asked for, this process may use {seen.cores} cores; it was lowered"
+    return Trap("many workers", text, f"--workers {seen.cores}, or a larger share of the machine")
+
+
+def small_batch(seen: Observation) -> Trap | None:
+    """Fixed costs a step."""
+    if seen.batch_gain is None or seen.batch_gain < BATCH_GAIN:
+        return None
+    text = f"a step on {2 * seen.batch_size} images handles {seen.batch_gain:.2f} times as many a second"
+    return Trap("small batch", text, f"--batch-size {2 * seen.batch_size}, with a new --lr")
+
+
+def slow_storage(seen: Observation) -> Trap | None:
+    """Rows that come from far."""
+    if seen.cold_per_s is not None and seen.cached_per_s is not None:
+        slow = seen.cold_per_s < COLD * seen.cached_per_s and seen.cold_per_s < seen.limit_per_s
+    else:
+        slow = False
+    if slow:
+        text = (
+            f"{seen.storage} gives {seen.cold_per_s:,.0f} rows/s at first and {seen.cached_per_s:,.0f} from the cache; "
+            f"training takes {seen.limit_per_s:,.0f}"
+        )
+        return Trap("slow storage", text, "copy the shards to a local disk, or have memory for all of them")
+    if seen.network:
+        text = f"the shards lie on {seen.storage}, across a network that others use too"
+        return Trap("network storage", text, "copy the shards to a local disk when runs differ in speed")
+    return None
+
+
+def many_files(seen: Observation) -> Trap | None:
+    """Descriptors that cannot be had."""
+    if seen.open_files_wanted <= seen.open_files_limit:
+        return None
+    text = (
+        f"{seen.files} files with {seen.readers_wanted} readers take {seen.open_files_wanted:,} open files, the hard "
+        f"limit is {seen.open_files_limit:,}"
+    )
+    readers = f"; {seen.readers} read instead" if seen.readers < seen.readers_wanted else ""
+    return Trap("open files", text + readers, "raise 'ulimit -Hn', or shard with a larger --shard-size")
+
+
+def _gain(gain: float | None, what: str) -> str:
+    return "" if gain is None else f"; {what} was {gain:.2f} times as fast"
+
+
+TRAPS: tuple[Callable[[Observation], Trap | None], ...] = (
+    pynative,
+    float32_on_ascend,
+    sink_without_effect,
+    sink_off_on_ascend,
+    python_transforms,
+    large_images,
+    few_workers,
+    many_workers,
+    slow_storage,
+    small_batch,
+    python_mixing,
+    many_files,
+)

@@ -1,0 +1,97 @@
+"""Which stage sets the pace: from what feed and step reach alone, or from how long a run waited for data. Pure.
+
+One margin for both ways: feed and step are balanced when they are within a tenth of each other. A step that waits for a
+share w of the time goes on at 1 - w of its own pace, so a tenth of waiting is the same margin.
+"""
+
+from dataclasses import dataclass
+
+MARGIN = 0.10
+NEGLIGIBLE_WAIT = 0.03  # of the time: what a run shows that is far from being short of data
+ENOUGH_STEPS = 50  # before that the batches which were ready when the first step had compiled hide a slow feed
+
+FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Images/s of each part alone, the first four one upon the other; CPU seconds an image of feed and step.
+
+    `cores` is None where the step runs on a device of its own.
+    """
+
+    read: float
+    decode: float
+    augment: float
+    feed: float
+    step: float
+    feed_cpu_s: float
+    step_cpu_s: float
+    cores: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`bound` is feed, compute or balanced; `ratio` how many times faster the other one is; `limit` images/s that the
+    loop cannot pass, `shared` whether that is for feed and step taking turns on the same cores.
+
+    `parts` are the shares of read, decode, augment and batch in the time of the feed; `slowest` is the largest.
+    """
+
+    bound: str
+    ratio: float
+    limit: float
+    shared: bool
+    parts: dict[str, float]
+    slowest: str
+
+
+def judge(rates: Rates) -> Verdict:
+    """The verdict on what was measured; every rate is above 0."""
+    slower, faster = sorted((rates.feed, rates.step))
+    ratio = faster / slower
+    bound = BALANCED if ratio <= 1 + MARGIN else FEED if rates.feed < rates.step else COMPUTE
+    together = _together(rates)
+    parts = feed_parts(rates)
+    return Verdict(
+        bound=bound,
+        ratio=ratio,
+        limit=min(slower, together),
+        shared=together < slower,
+        parts=parts,
+        slowest=max(parts, key=lambda name: parts[name]),
+    )
+
+
+def _together(rates: Rates) -> float:
+    if rates.cores is None:
+        return float("inf")
+    cpu_s = rates.feed_cpu_s + rates.step_cpu_s
+    return rates.cores / cpu_s if cpu_s > 0 else float("inf")
+
+
+def feed_parts(rates: Rates) -> dict[str, float]:
+    """What each part adds to the time of an image, as shares of the whole.
+
+    A recipe may be faster than decoding alone, since RandomCropDecodeResize decodes what it crops and no more: all of
+    it then counts as decoding.
+    """
+    read, decode, augment, feed = (1 / rate for rate in (rates.read, rates.decode, rates.augment, rates.feed))
+    decode = min(decode, augment)
+    added = {
+        "read": read,
+        "decode": max(0.0, decode - read),
+        "augment": max(0.0, augment - max(decode, read)),
+        "batch": max(0.0, feed - max(augment, read)),
+    }
+    whole = sum(added.values())
+    return {name: value / whole for name, value in added.items()}
+
+
+def judge_wait(share: float | None, steps: int) -> str | None:
+    """The verdict on a run that waited for data for this share of its time; None when that says too little."""
+    if share is None or steps < ENOUGH_STEPS:
+        return None
+    if share <= NEGLIGIBLE_WAIT:
+        return COMPUTE
+    return BALANCED if share <= MARGIN else FEED

@@ -1,0 +1,144 @@
+"""What `trainer doctor` and `trainer bench` say to people, for a terminal of 80 columns. Pure."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from trainer.doctor import Diagnosis
+from trainer.remedies import Tried
+from trainer.stages import Measured
+from trainer.verdict import BALANCED, COMPUTE, FEED
+
+WIDTH = 80
+MANY = 10  # from here on a share reads better as a multiple
+LEAST_SHARE = 0.01  # of the feed's time, to be named
+AMP = "--amp-level "
+NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
+PARTS = {"read": "reading", "decode": "decoding", "augment": "the recipe", "batch": "batching"}
+
+
+def doctor_text(found: Diagnosis) -> str:
+    """The table, the verdict, and what follows from it."""
+    head = (
+        f"{found.model}, {found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
+        f"on {found.device} with {found.cores} cores"
+    )
+    sections = [
+        "\n".join(_wrapped(head)),
+        "\n".join(_table(found)),
+        "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
+        *_section("What helped when it was tried, by turns with what there is:", _helped(found)),
+        *_section("Tried without gain:", _vain(found)),
+        *_section("Traps that apply:", (f"{one.name}: {one.seen}. Remedy: {one.remedy}." for one in found.traps)),
+        *_section("Does not run here:", (f"{flags}: {why}" for flags, why in found.failed.items())),
+        *_section("Left out for lack of time:", found.left_out),
+    ]
+    return "\n\n".join(sections)
+
+
+def _table(found: Diagnosis) -> Iterable[str]:
+    limit = found.verdict.limit
+    yield f"{'part':<34}{'images/s':>10}{'of limit':>10}{'cores':>8}{'memory':>12}"
+    for part in found.parts:
+        name = _shown(part, found)
+        rates = f"{number(part.images_per_s):>10}{share(part.images_per_s / limit):>10}"
+        yield f"{name:<34}{rates}{part.cores:>8.1f}{part.memory_bytes / 2**30:>8.1f} GiB"
+    step = next(part.images_per_s for part in found.parts if part.part.startswith("step"))
+    for one in found.tried:
+        if one.flags.startswith(AMP):
+            name = f"step alone, {one.flags.removeprefix(AMP)}"
+            rate = step * one.gain  # as if it had been measured in the same moments
+            yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
+    if found.sink != "on":
+        yield f"{'whole loop, sink on':<34}{'not here':>10}  {found.sink}"
+
+
+def _shown(part: Measured, found: Diagnosis) -> str:
+    if part.part == "augment":
+        return f"+ recipe {found.recipe}"[:33]
+    if part.part.startswith("step"):
+        return f"step alone, {found.amp_level}"
+    return NAMES.get(part.part, f"whole {part.part}")
+
+
+def _name_of(bound: str) -> str:
+    return {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}[bound]
+
+
+def _verdict(found: Diagnosis) -> str:
+    verdict, rates = found.verdict, {part.part: part.images_per_s for part in found.parts}
+    feed, step = rates["feed"], rates[f"step {found.amp_level}"]
+    loop = next(part for part in found.parts if part.part.startswith("loop"))
+    wait = "" if loop.data_wait is None else f" and waits for data {loop.data_wait:.0%} of the time"
+    pace = f"the feed gives {number(feed)} images/s, the step takes {number(step)}"
+    by = {
+        FEED: f"{pace}, {verdict.ratio:.1f} times as many. {_of_the_feed(found)}",
+        COMPUTE: f"{pace}, and the feed has {verdict.ratio:.1f} times what it needs.",
+        BALANCED: f"{pace}, within a tenth of each other: only both at once can be made faster. {_of_the_feed(found)}",
+    }[verdict.bound]
+    shared = ""
+    if verdict.shared:
+        shared = f" Both share {found.cores} cores, so together they cannot pass {number(verdict.limit)}."
+    reached = f"{number(loop.images_per_s)}, {share(loop.images_per_s / verdict.limit)} of the limit"
+    return f"{by}{shared} The loop reaches {reached}{wait}."
+
+
+def _of_the_feed(found: Diagnosis) -> str:
+    parts = sorted(found.verdict.parts.items(), key=lambda part: -part[1])
+    shares = ", ".join(f"{PARTS[name]} takes {part:.0%}" for name, part in parts if part >= LEAST_SHARE)
+    return f"Of the feed's time {shares}."
+
+
+def _helped(found: Diagnosis) -> list[str]:
+    helped = [
+        f"{one.flags}: {_rise(one)}{_price(one)}"
+        for one in sorted((one for one in found.tried if one.helps), key=lambda one: -one.gain)
+    ]
+    one = found.confirmed
+    if one is not None and one.gain >= 1:
+        helped.append(f"{one.flags} in the whole loop: {_rise(one)}")
+    if not helped:
+        return [f"nothing. {WHAT_IS_LEFT[found.verdict.bound]}"]
+    return helped
+
+
+WHAT_IS_LEFT = {
+    FEED: "What is left: more cores, or smaller images (--image-size).",
+    COMPUTE: "What is left: a smaller --model or --image-size, or a faster device.",
+    BALANCED: "What is left: a smaller --image-size, which both gain from.",
+}
+
+
+def _vain(found: Diagnosis) -> list[str]:
+    vain = [f"{one.flags} ({one.part} {one.gain:.2f} times)" for one in found.tried if not one.helps]
+    if found.confirmed is not None and found.confirmed.gain < 1:
+        vain.append(f"{found.confirmed.flags} in the whole loop ({found.confirmed.gain:.2f} times)")
+    return [", ".join(vain)] if vain else []
+
+
+def _rise(one: Tried) -> str:
+    return f"{one.part} {number(one.before)} to {number(one.after)} images/s, {one.gain:.2f} times"
+
+
+def _price(one: Tried) -> str:
+    return f" ({one.price})" if one.price else ""
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    shown = [line for text in lines for line in _wrapped(text, "- ", "  ")]
+    return ["\n".join([title, *shown])] if shown else []
+
+
+def _wrapped(text: str, first: str = "", rest: str = "") -> Sequence[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def number(rate: float) -> str:
+    """Images/s as people read them."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def share(value: float) -> str:
+    """A share of the limit, or how many times it."""
+    return f"{value:.0%}" if value < MANY else f"{value:,.0f} x"
