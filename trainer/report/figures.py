@@ -178,8 +178,8 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     """A confusion matrix (classes, classes) as PNG: blue where a row is hit, orange where not, the more the less
-    transparent, so that it can lie on any ground. Counts are shares of their label's rows. Of a matrix with a side above
-    500 neighbours share a pixel, which shows the largest of them.
+    transparent, so that it can lie on any ground. Counts are shares of their label's rows. With more than 500 classes
+    neighbours share a pixel, which shows the largest of them.
     """
     from matplotlib import image
 

@@ -119,7 +119,14 @@ def starts(run: Run) -> Table:
         now = {decision.setting: decision.effect for decision in one.decisions}
         others = [f"{name} {effect}" for name, effect in now.items() if place and before.get(name) != effect]
         versions = ", ".join(f"{name} {version}" for name, version in one.software.items())
-        rows.append([printable(one.at[:19].replace("T", " ")), count(one.step), printable(versions), printable(", ".join(others))])
+        rows.append(
+            [
+                printable(one.at[:19].replace("T", " ")),
+                count(one.step),
+                printable(versions),
+                printable(", ".join(others)),
+            ]
+        )
         before = now
     return Table(columns, rows)
 
