@@ -132,9 +132,11 @@ def write_report(folder: Path, found: Any) -> None:
     The confusion matrix has a row for each label and a column for each prediction. Raises TrainerError.
     """
     names = [one.name for one in found.classes]
+    # Not asdict, which copies each number: seconds for the matrix of a thousand classes.
+    lists = {"classes": [vars(one) for one in found.classes], "worst": [vars(one) for one in found.worst]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / REPORT).write_text(json.dumps(asdict(found), indent=1) + "\n")
+        (folder / REPORT).write_text(json.dumps(vars(found) | lists, indent=1) + "\n")
         _table(folder / CLASSES, list(ClassScore.__dataclass_fields__), (asdict(one).values() for one in found.classes))
         counts = ([name, *row] for name, row in zip(names, found.confusion, strict=True))
         _table(folder / CONFUSION, ["label \\ predicted", *names], counts)

@@ -22,8 +22,12 @@ def chart(*curves: Curve, unit: str = "", may_log: bool = False) -> Chart:
     return Chart("epoch-loss", "Loss", "epoch", unit, curves, may_log=may_log)
 
 
+def elements(svg: str, name: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(svg).iter(f"{SVG}{name}"))
+
+
 def texts(svg: str) -> list[str]:
-    return [str(text.text) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    return [str(text.text) for text in elements(svg, "text")]
 
 
 def test_figure_has_its_title_axis_labels_and_the_pages_colours() -> None:
@@ -54,10 +58,9 @@ def test_one_spike_in_many_steps_does_not_flatten_the_rest_and_is_marked() -> No
     values = np.linspace(2, 1, 1000)
     values[500] = 900
     svg = draw(Chart("step-loss", "Loss", "step", "", (Curve("1", 0, of(*values), noisy=True),)))
-    ticks = [float(text) for text in texts(svg) if text.replace(".", "").isdigit()]
-    assert max(tick for tick in ticks if tick != 1000) < 1001
-    assert "900" not in texts(svg)
-    assert max(tick for tick in ticks if tick not in (0, 200, 400, 600, 800, 1000)) < 4
+    values_at = [str(text.text) for text in elements(svg, "text") if "text-anchor: end" in text.get("style", "")]
+    assert max(map(float, values_at)) < 4
+    assert len([mark for mark in elements(svg, "use") if "fill: #2563eb" in mark.get("style", "")]) == 1
 
 
 def test_hundred_thousand_steps_are_a_small_figure() -> None:
@@ -81,7 +84,7 @@ def test_labels_are_moved_apart_in_their_order() -> None:
     assert moved == pytest.approx([0.9, 1.0, 0.8])
 
 
-@pytest.mark.parametrize(("classes", "side"), [(30, 390), (500, 500), (2500, 834)])
+@pytest.mark.parametrize(("classes", "side"), [(30, 390), (500, 500), (2500, 500)])
 def test_matrix_is_a_picture_of_bounded_size(classes: int, side: int) -> None:
     png = matrix_png(np.eye(classes, dtype=np.int64))
     assert struct.unpack(">II", png[16:24]) == (side, side)

@@ -24,7 +24,7 @@ BY_STEP = (
     ("images_per_s", "Throughput", "images/s"),
     ("data_wait", "Time spent waiting for data", "%"),
 )
-NOISY = ("loss",)
+NOISY = ("loss", "images_per_s", "data_wait")
 LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
 FEW = 40  # below so many lines a curve by step is shown as it is

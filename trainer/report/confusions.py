@@ -10,7 +10,7 @@ from trainer.report.history import Run, number
 from trainer.report.page import data_uri
 
 TABLE_CLASSES = 24  # up to so many classes the matrix is a table of counts, above it a picture
-PAIRS = 200  # of classes, the most confused first
+PAIRS = 100  # of classes, the most confused first
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import need, printable, render
 
 PAGE = "report.html"
-PICTURE_BYTES = 3 << 20  # of worst images on a page, shared by its evaluations
+PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations
+EPOCH_ROWS = 1000  # in the tables of epochs, shared by the runs
 CHOSEN = ("dataset", "model", "recipe", "optimizer")  # what a reader asks for first
 OVERS: tuple[Over, ...] = ("epoch", "step")
 
@@ -67,7 +68,7 @@ def make_page(runs: Sequence[Run]) -> str:
     return render(
         "report.html",
         contents,
-        runs=[_view(run, one) for run, one in zip(runs, outcomes, strict=True)],
+        runs=[_view(run, one, EPOCH_ROWS // len(runs)) for run, one in zip(runs, outcomes, strict=True)],
         results=tables.results(outcomes),
         differences=tables.differences(differences(runs), runs),
         figures=figures,
@@ -100,15 +101,15 @@ def _class_tables(evaluations: Sequence[Shown]) -> dict[str, tables.Table]:
     return {split: tables.class_accuracies(found) for split, found in alike.items()}
 
 
-def _view(run: Run, came_to: Outcome) -> dict[str, Any]:
-    """One run as the template takes it."""
+def _view(run: Run, came_to: Outcome, epoch_rows: int) -> dict[str, Any]:
+    """One run as the template takes it, with so many of its epochs in the table."""
     return {
         "run": run,
         "outcome": came_to,
         "settings": tables.settings(settings(run)),
         "chosen": [(name, printable(run.options[name])) for name in CHOSEN if name in run.options],
         "command": command(run),
-        "epochs": tables.epochs(run.epochs),
+        "epochs": tables.epochs(run.epochs[-epoch_rows:]),
         "starts": tables.starts(run),
         "lost": None if run.lost is None or run.result is not None else _lost(run.lost),
         "missing": [(printable(one.file), printable(one.why)) for one in run.missing],

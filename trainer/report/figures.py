@@ -3,6 +3,7 @@
 import io
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -18,10 +19,10 @@ BUCKETS = 400  # stretches of a curve of which the lowest and the highest point 
 COLOURS = 6  # as many as figure.rc has; a seventh curve has the first colour again, and its own label
 DOTTED = 30  # up to so many epochs each has a dot
 WIDE = 20.0  # above this ratio of the highest loss to the lowest the axis is logarithmic
-NEAR_END = 0.9  # of the axis: labels of curves that end before it stand at their end, not beside the plot
 LABEL_GAP = 0.075  # of the plot's height, between two labels at the ends of curves
+LABEL_WIDTH = 0.05  # of the plot's width
 RARE = 0.005  # the share of points that may lie beyond the scale, so that one spike does not flatten the rest
-MATRIX_SIDE = 1000  # pixels
+MATRIX_SIDE = 500  # pixels
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def draw(chart: Chart) -> str:
         _draw_into(axes, chart)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return text.getvalue()
+    # A hundredth of a point is less than a pixel; matplotlib writes millionths.
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
 def _draw_into(axes: Any, chart: Chart) -> None:
@@ -94,7 +96,8 @@ def _draw_into(axes: Any, chart: Chart) -> None:
 
     axes.set_title(chart.title + (", logarithmic" if chart.log else ""))
     axes.set_xlabel(chart.over)
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
     if chart.log:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
@@ -148,13 +151,14 @@ def _scale(axes: Any, chart: Chart) -> None:
 
 
 def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each label at the end of its curve; those beside the plot are moved apart where they would touch."""
+    """Write each label at the end of its curve; those at nearly the same place of the axis are moved apart."""
     axes.autoscale_view()  # or the places would be those of an empty plot
     in_axes = (axes.transData + axes.transAxes.inverted()).transform([(x, y) for _, x, y in ends])
-    right = in_axes[:, 0].max()
-    beside = [place for place, (x, _) in enumerate(in_axes) if x > NEAR_END * right]
-    for place, share in zip(beside, spread([float(in_axes[i, 1]) for i in beside], LABEL_GAP), strict=True):
-        in_axes[place] = (right, share)
+    order = np.argsort(in_axes[:, 0], kind="stable")
+    cuts = np.flatnonzero(np.diff(in_axes[order, 0]) > LABEL_WIDTH) + 1
+    for near in np.split(order, cuts):
+        in_axes[near, 0] = in_axes[near, 0].max()
+        in_axes[near, 1] = spread(in_axes[near, 1].tolist(), LABEL_GAP)
     for (text, _, _), at in zip(ends, in_axes, strict=True):
         axes.annotate(text, at, (6, 0), "axes fraction", "offset points", va="center", annotation_clip=False)
 
@@ -174,8 +178,8 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     """A confusion matrix (classes, classes) as PNG: blue where a row is hit, orange where not, the more the less
-    transparent, so that it can lie on any ground. Counts are shares of their label's rows; neighbours are put together
-    until no side has more than 1,000 pixels.
+    transparent, so that it can lie on any ground. Counts are shares of their label's rows. With more than 500 classes
+    neighbours share a pixel, which shows the largest of them.
     """
     from matplotlib import image
 
@@ -184,8 +188,9 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     starts = np.arange(0, side, step)
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     hits = np.diag(np.diag(shares))
-    summed = [np.add.reduceat(np.add.reduceat(part, starts, 0), starts, 1) / step for part in (shares - hits, hits)]
-    missed, hit = np.clip(summed, 0, 1)
+    missed, hit = (
+        np.maximum.reduceat(np.maximum.reduceat(part, starts, 0), starts, 1) for part in (shares - hits, hits)
+    )
     pixels = np.zeros((*hit.shape, 4))
     pixels[..., :3] = np.where((hit >= missed)[..., None], (0.15, 0.39, 0.92), (0.76, 0.25, 0.05))
     strength = np.maximum(hit, missed)

@@ -11,7 +11,6 @@ from trainer.report.history import Line, Run, number
 from trainer.report.page import printable
 
 TEXT, NUMBER = "text", "number"
-MOST_EPOCHS = 2000  # the latest of a run
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def results(outcomes: Sequence[Outcome]) -> Table:
 
 
 def epochs(lines: Sequence[Line]) -> Table:
-    """A row an epoch, the latest of very many."""
+    """A row an epoch."""
     kinds: dict[str, Callable[[float | None], dict[str, Any]]] = {
         "epoch": count,
         "step": count,
@@ -95,7 +94,7 @@ def epochs(lines: Sequence[Line]) -> Table:
     titles |= {"images_per_s": "images/s", "data_wait": "data wait", "train_s": "training", "val_s": "evaluation"}
     titles |= {"skipped": "updates skipped"}
     columns = [(titles.get(name, name), NUMBER) for name in kinds]
-    rows = [[kind(number(line.get(name))) for name, kind in kinds.items()] for line in lines[-MOST_EPOCHS:]]
+    rows = [[kind(number(line.get(name))) for name, kind in kinds.items()] for line in lines]
     return Table(columns, rows)
 
 
@@ -118,9 +117,16 @@ def starts(run: Run) -> Table:
     before: dict[str, str] = {}
     for place, one in enumerate(run.starts):
         now = {decision.setting: decision.effect for decision in one.decisions}
-        changed = [f"{name} {effect}" for name, effect in now.items() if place and before.get(name) != effect]
+        others = [f"{name} {effect}" for name, effect in now.items() if place and before.get(name) != effect]
         versions = ", ".join(f"{name} {version}" for name, version in one.software.items())
-        rows.append([printable(one.at), count(one.step), printable(versions), printable(", ".join(changed))])
+        rows.append(
+            [
+                printable(one.at[:19].replace("T", " ")),
+                count(one.step),
+                printable(versions),
+                printable(", ".join(others)),
+            ]
+        )
         before = now
     return Table(columns, rows)
 
