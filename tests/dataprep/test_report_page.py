@@ -156,7 +156,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = random.Random(0)
     schema = load_schema("classification")
     names = tuple(f"class{number:04d} {chance.randbytes(6).hex()}" for number in range(CLASSES))
-    pictures = [encoded(Image.effect_noise((256, 192), 90).convert("RGB"), "JPEG") for _ in range(8)]
+    pictures = [encoded(Image.effect_noise((120, 90), 90).convert("RGB"), "JPEG") for _ in range(8)]
     with ShardWriter(out, ["train.mindrecord0"], 0, schema, Geometry(1 << 20, 1 << 22)) as writer:
         for row in range(3 * CLASSES):
             label = row % CLASSES
