@@ -20,18 +20,23 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 def short_sides(sides: Counter[int]) -> str:
     """How many pictures have which short side, in pixels, in steps that grow with the side."""
-    low, high = min(sides), max(sides)
-    count = max(1, min(BINS, high - low + 1))
-    factor = math.log((high + 1) / low) / count
-    bins = Counter[int]()
-    for side, number in sides.items():
-        bins[min(count - 1, int(math.log(side / low) / factor + 1e-9))] += number
-    edges = [low * math.exp(place * factor) for place in range(count + 1)]
+    edges, counts = side_bins(sides)
     figure, axes = _axes("short side, pixels")
-    axes.bar(edges[:-1], [bins[place] for place in range(count)], [b - a for a, b in pairwise(edges)], align="edge")
+    axes.bar(edges[:-1], counts, [after - before for before, after in pairwise(edges)], align="edge")
     axes.set_xscale("log")
-    _ticks(axes, _round_numbers(low, high), "{:,}".format)
+    _ticks(axes, _round_numbers(min(sides), max(sides)), "{:,}".format)
     return _svg(figure)
+
+
+def side_bins(sides: Counter[int]) -> tuple[list[float], list[int]]:
+    """At most BINS bins of equal ratio from the shortest side to the longest: their edges, and how many are in each."""
+    low, high = min(sides), max(sides)
+    number = max(1, min(BINS, high - low + 1))
+    width = math.log((high + 1) / low) / number
+    counts = [0] * number
+    for side, count in sides.items():
+        counts[min(number - 1, int(math.log(side / low) / width + 1e-9))] += count
+    return [low * math.exp(place * width) for place in range(number + 1)], counts
 
 
 def aspects(steps: Counter[int]) -> str:

@@ -6,13 +6,16 @@ import re
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.axes import Axes
 from PIL import Image
 
 from dataprep import pipeline
@@ -20,7 +23,7 @@ from dataprep.cli import main
 from dataprep.errors import DataprepError
 from dataprep.images import Refusal, glimpse
 from dataprep.options import Budget
-from dataprep.report import report
+from dataprep.report import figures, report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
 from dataprep.target import remove_sealed
@@ -56,9 +59,20 @@ class InProcess(Thumbnailer):
         yield from ((tag, thumbnail(picture, sheet)) for tag, picture in wanted)
 
 
+DRAWING = figures._svg
+
+
 @pytest.fixture(autouse=True)
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thumbnails are made here, and figures are not drawn."""
     monkeypatch.setattr("dataprep.report.pictures.Thumbnailer", InProcess)
+    monkeypatch.setattr(figures, "_svg", lambda _: "<svg></svg>")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn after all."""
+    monkeypatch.setattr(figures, "_svg", DRAWING)
 
 
 ALL = Budget(1.0, True)
@@ -121,12 +135,14 @@ def test_where_nothing_is_wrong_the_page_says_so(sealed: Path) -> None:
         assert part in said
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_same_set_gives_the_same_page(spoilt: Path, tmp_path: Path) -> None:
     report(spoilt, None, tell)
     report(spoilt, tmp_path / "again.html", tell)
     assert (spoilt / REPORT).read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_page_loads_nothing_and_names_its_scripts_by_digest(spoilt: Path) -> None:
     report(spoilt, None, tell)
     page = (spoilt / REPORT).read_text()
@@ -224,7 +240,7 @@ def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
     assert paths
     for path in paths:
         original = path.read_bytes()
-        for _ in range(CASES // 16):
+        for _ in range(CASES // 40):
             path.write_bytes(mutate(original, chance))
             report(spoilt, spoilt / "page.html", lambda *_: None)
             (spoilt / "page.html").unlink(missing_ok=True)
@@ -348,6 +364,36 @@ def test_a_file_that_is_no_longer_what_was_refused_is_not_shown(tmp_path: Path) 
     assert thumbnail(File(str(tmp_path / "image"), len(data) + 1), sheet) is None
     assert thumbnail(File(str(tmp_path / "fifo"), 0), sheet) is None
     assert thumbnail(File(str(tmp_path / "none"), 5), sheet) is None
+
+
+# Figures
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize(
+    "sides", [Counter({1: 1}), Counter({224: 9}), Counter({1: 3, 70_000: 2}), Counter(range(1, 900))]
+)
+def test_a_figure_counts_every_picture(sides: Counter[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[float] = []
+    bar = Axes.bar
+    monkeypatch.setattr(
+        Axes, "bar", lambda self, x, height, *a, **k: (bars.extend(height), bar(self, x, height, *a, **k))
+    )
+    assert "<svg" in figures.short_sides(sides)
+    assert sum(bars) == sides.total()
+
+
+@pytest.mark.usefixtures("drawn")
+def test_every_colour_of_a_figure_is_one_that_follows_the_theme() -> None:
+    style = resources.files("schemas").joinpath("page", "page.css").read_text()
+    for svg in (
+        figures.aspects(Counter({-90: 1, 0: 5, 12: 2})),
+        figures.image_bytes(Counter({30: 2, 40: 1})),
+        figures.class_sizes({"train": [3, 2, 1], "val": [1, 1, 0], "test": [0, 0, 1]}),
+    ):
+        used = set(re.findall(r"(?:fill|stroke): #[0-9a-f]{6}", svg))
+        assert used
+        assert {colour for colour in used if colour not in style} == set()
 
 
 # Refused files

@@ -176,7 +176,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = tuple(f"class{number:04d} {chance.randbytes(6).hex()}" for number in range(CLASSES))
     pictures = [encoded(Image.effect_noise((120, 90), 90).convert("RGB"), "JPEG") for _ in range(8)]
     with ShardWriter(out, ["train.mindrecord0"], 0, schema, Geometry(1 << 20, 1 << 22)) as writer:
-        for row in range(3 * CLASSES):
+        for row in range(2 * CLASSES):
             label = row % CLASSES
             writer.write({"image": pictures[row % 8], "label": label, "key": f"{names[label]}/{row}.jpg"})
         writer.finish()
@@ -190,8 +190,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = Dataset(
         schema=schema,
         classes=names,
-        splits={"train": Split((3,) * CLASSES, (described,))},
-        found=3 * CLASSES + REFUSED,
+        splits={"train": Split((2,) * CLASSES, (described,))},
+        found=2 * CLASSES + REFUSED,
         rejected=Counter(truncated=REFUSED),
         ignored={},
         changed={},
