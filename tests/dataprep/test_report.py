@@ -1,33 +1,30 @@
-import io
 import json
 import os
 import random
 import re
 import shlex
 import shutil
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from matplotlib.axes import Axes
 from PIL import Image
 
 from dataprep import pipeline
 from dataprep.cli import main
 from dataprep.errors import DataprepError
-from dataprep.images import Refusal, glimpse
 from dataprep.options import Budget
 from dataprep.report import figures, report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
 from dataprep.target import remove_sealed
-from dataprep.thumbnails import SHEETS, File, Sheet, Thumbnailer, choose_sheet, thumbnail
+from dataprep.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
@@ -292,95 +289,25 @@ def test_the_command_tells_where_the_page_is(sealed: Path, tmp_path: Path) -> No
     assert "a.html is written" in run("report", sealed, "--out", tmp_path / "a.html", "--quiet").stdout
 
 
-# Pictures
-
-
-def test_of_a_cut_image_the_part_before_the_cut_is_seen() -> None:
-    whole = Image.linear_gradient("L").resize((400, 400))
-    data = encoded(whole, "JPEG")
-    image = glimpse(data[: len(data) // 2], 64, 1 << 20)
-    assert image.size == (64, 64)
-    assert image.getpixel((0, 0)) < 10
-    assert 40 < image.getpixel((0, 24)) < 110
-
-
-def test_a_glimpse_is_turned_and_has_no_transparent_part() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    assert glimpse(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
-    assert glimpse(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
-
-
-def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
-    with pytest.raises(Refusal):
-        glimpse(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
-
-
-def test_a_thumbnail_keeps_to_its_bytes_whatever_is_in_it() -> None:
-    noise = Image.effect_noise((500, 300), 200).convert("RGB")
-    made = thumbnail(encoded(noise, "PNG"), Sheet(1, 64, 1200))
-    assert made is not None
-    assert len(made.data) <= 1200
-    with Image.open(io.BytesIO(made.data)) as image:
-        assert image.size == (made.width, made.height)
-
-
-@pytest.mark.parametrize("sheets", [1, 3, 10, 100, 1000, 2000])
-def test_sheets_keep_to_their_budget(sheets: int) -> None:
-    sheet = choose_sheet(sheets, 4_000_000)
-    assert sheet is not None
-    assert sheets * sheet.pictures * sheet.picture_bytes <= 4_000_000
-
-
-def test_there_is_no_sheet_where_none_fits() -> None:
-    assert choose_sheet(100_000, 4_000_000) is None
-    assert tuple(sorted(SHEETS, key=lambda sheet: -sheet[0] * sheet[1] ** 2)) == SHEETS
-
-
-def serve_badly(pipe: Any) -> None:
-    """A child that dies of one picture and stalls over another."""
-    while True:
-        picture, _ = pipe.recv()
-        if picture == b"die":
-            os._exit(1)
-        if picture == b"stall":
-            time.sleep(60)
-        pipe.send(picture)
-
-
-def test_a_picture_that_kills_or_stalls_its_child_costs_itself_alone() -> None:
-    wanted = [(name, name.encode()) for name in ("a", "die", "b", "stall", "c", "d")]
-    with Thumbnailer(deadline_s=2.0, serve=serve_badly) as maker:
-        made = list(maker.make(wanted, Sheet(1, 16, 1000)))
-    assert made == [("a", b"a"), ("die", None), ("b", b"b"), ("stall", None), ("c", b"c"), ("d", b"d")]
-
-
-def test_a_file_that_is_no_longer_what_was_refused_is_not_shown(tmp_path: Path) -> None:
-    data = encoded(Image.linear_gradient("L"), "PNG")
-    (tmp_path / "image").write_bytes(data)
-    os.mkfifo(tmp_path / "fifo")
-    sheet = Sheet(1, 32, 4000)
-    assert thumbnail(File(str(tmp_path / "image"), len(data)), sheet) is not None
-    assert thumbnail(File(str(tmp_path / "image"), len(data) + 1), sheet) is None
-    assert thumbnail(File(str(tmp_path / "fifo"), 0), sheet) is None
-    assert thumbnail(File(str(tmp_path / "none"), 5), sheet) is None
-
-
 # Figures
 
 
+SIDES = [{1: 1}, {224: 9}, {1: 3, 70_000: 2}, {side: side for side in range(1, 900)}]
+
+
+@pytest.mark.parametrize("sides", SIDES, ids=["one", "equal", "far apart", "many"])
+def test_each_side_is_in_one_bin_between_its_edges(sides: dict[int, int]) -> None:
+    edges, counts = figures.side_bins(Counter(sides))
+    assert sum(counts) == sum(sides.values())
+    for number, (before, after) in enumerate(pairwise(edges)):
+        within = [count for side, count in sides.items() if before - 1e-6 <= side < after - 1e-6]
+        assert counts[number] == sum(within)
+
+
 @pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize(
-    "sides", [Counter({1: 1}), Counter({224: 9}), Counter({1: 3, 70_000: 2}), Counter(range(1, 900))]
-)
-def test_a_figure_counts_every_picture(sides: Counter[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[float] = []
-    bar = Axes.bar
-    monkeypatch.setattr(
-        Axes, "bar", lambda self, x, height, *a, **k: (bars.extend(height), bar(self, x, height, *a, **k))
-    )
-    assert "<svg" in figures.short_sides(sides)
-    assert sum(bars) == sides.total()
+@pytest.mark.parametrize("sides", SIDES, ids=["one", "equal", "far apart", "many"])
+def test_any_sides_can_be_drawn(sides: dict[int, int]) -> None:
+    assert "short side, pixels" in figures.short_sides(Counter(sides))
 
 
 @pytest.mark.usefixtures("drawn")

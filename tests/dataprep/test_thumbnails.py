@@ -1,0 +1,83 @@
+import io
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from dataprep.images import Refusal, glimpse
+from dataprep.thumbnails import SHEETS, File, Sheet, Thumbnailer, choose_sheet, thumbnail
+from tests.dataprep.conftest import encoded
+
+
+def test_of_a_cut_image_the_part_before_the_cut_is_seen() -> None:
+    whole = Image.linear_gradient("L").resize((400, 400))
+    data = encoded(whole, "JPEG")
+    image = glimpse(data[: len(data) // 2], 64, 1 << 20)
+    assert image.size == (64, 64)
+    assert image.getpixel((0, 0)) < 10
+    assert 40 < image.getpixel((0, 24)) < 110
+
+
+def test_a_glimpse_is_turned_and_has_no_transparent_part() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert glimpse(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
+    assert glimpse(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
+    with pytest.raises(Refusal):
+        glimpse(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
+
+
+def test_a_thumbnail_keeps_to_its_bytes_whatever_is_in_it() -> None:
+    noise = Image.effect_noise((500, 300), 200).convert("RGB")
+    made = thumbnail(encoded(noise, "PNG"), Sheet(1, 64, 1200))
+    assert made is not None
+    assert len(made.data) <= 1200
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert image.size == (made.width, made.height)
+
+
+@pytest.mark.parametrize("sheets", [1, 3, 10, 100, 1000, 2000])
+def test_sheets_keep_to_their_budget(sheets: int) -> None:
+    sheet = choose_sheet(sheets, 4_000_000)
+    assert sheet is not None
+    assert sheets * sheet.pictures * sheet.picture_bytes <= 4_000_000
+
+
+def test_there_is_no_sheet_where_none_fits() -> None:
+    assert choose_sheet(100_000, 4_000_000) is None
+    assert tuple(sorted(SHEETS, key=lambda sheet: -sheet[0] * sheet[1] ** 2)) == SHEETS
+
+
+def serve_badly(pipe: Any) -> None:
+    """A child that dies of one picture and stalls over another."""
+    while True:
+        picture, _ = pipe.recv()
+        if picture == b"die":
+            os._exit(1)
+        if picture == b"stall":
+            time.sleep(60)
+        pipe.send(picture)
+
+
+def test_a_picture_that_kills_or_stalls_its_child_costs_itself_alone() -> None:
+    wanted = [(name, name.encode()) for name in ("a", "die", "b", "stall", "c", "d")]
+    with Thumbnailer(deadline_s=2.0, serve=serve_badly) as maker:
+        made = list(maker.make(wanted, Sheet(1, 16, 1000)))
+    assert made == [("a", b"a"), ("die", None), ("b", b"b"), ("stall", None), ("c", b"c"), ("d", b"d")]
+
+
+def test_a_file_that_is_no_longer_what_was_refused_is_not_shown(tmp_path: Path) -> None:
+    data = encoded(Image.linear_gradient("L"), "PNG")
+    (tmp_path / "image").write_bytes(data)
+    os.mkfifo(tmp_path / "fifo")
+    sheet = Sheet(1, 32, 4000)
+    assert thumbnail(File(str(tmp_path / "image"), len(data)), sheet) is not None
+    assert thumbnail(File(str(tmp_path / "image"), len(data) + 1), sheet) is None
+    assert thumbnail(File(str(tmp_path / "fifo"), 0), sheet) is None
+    assert thumbnail(File(str(tmp_path / "none"), 5), sheet) is None
