@@ -66,13 +66,13 @@ class Thumbnail:
         return f"data:image/jpeg;base64,{self.base64}"
 
 
-def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet | None:
-    """The largest that so many sheets of at most `most` pictures can be in `budget_bytes`; None where nothing fits."""
+def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
+    """The largest that so many sheets of at most `most` pictures can be in `budget_bytes`; the least where none fits."""
     for pictures, side in SHEETS:
         sheet = Sheet(min(pictures, most), side, side * side // 4 + 500)
         if sheet.pictures * sheet.picture_bytes * sheets <= budget_bytes:
-            return sheet
-    return None
+            break
+    return sheet
 
 
 class Thumbnailer:

@@ -27,7 +27,8 @@ REFUSED_BYTES = 450_000
 EQUAL_BYTES = 350_000
 SHEETS_BYTES = 3_900_000
 CLASS_BYTES = 700  # of a row in the table of classes
-MAX_CLASSES = 3000  # in that table
+MAX_CLASSES = 2000  # in that table
+MAX_SHEETS = 1000
 DRAWN_CLASSES = 12  # from so many on, a figure shows their sizes
 CONTENTS = (
     ("totals", "Totals"),
@@ -72,7 +73,7 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
     refused = list_refused(folder, dataset, 12)
     groups = list_equal(folder, refused.problems)
     room = _room(dataset, refused, groups)
-    survey = look(folder, dataset, room.sheets.pictures if room.sheets else 0, equal_keys(groups), tell)
+    survey = look(folder, dataset, room.sheets, room.labels, equal_keys(groups), tell)
     origin = find_origin(folder, dataset, refused.by_label)
     pictures = make_pictures(folder, dataset, survey, refused, origin.source, room, tell)
     missing = _missing(dataset, survey, refused, origin, room, pictures)
@@ -131,9 +132,10 @@ def _room(dataset: Dataset, refused: Refused, groups: list[Equal]) -> Room:
     table = CLASS_BYTES * min(len(dataset.classes), MAX_CLASSES)
     others = LOOK_BYTES + table + (len(refused.packed) + REFUSED_BYTES + EQUAL_BYTES) * 4 // 3
     left = min(SHEETS_BYTES, (PAGE_BYTES - others) * 3 // 4)
-    shown = sum(1 for rows in _rows_of_classes(dataset) if rows)
+    labels = _largest(dataset, MAX_SHEETS)
     return Room(
-        choose_sheet(max(1, shown), left),
+        frozenset(labels),
+        choose_sheet(max(1, len(labels)), left),
         choose_sheet(max(1, len(refused.reasons)), REFUSED_BYTES, most=12),
         choose_sheet(max(1, len(groups)), EQUAL_BYTES, most=2),
     )
@@ -165,6 +167,12 @@ def _shown(value: Any) -> str:
     return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def _largest(dataset: Dataset, count: int) -> list[int]:
+    """The labels of the classes with the most rows, in order."""
+    totals = _rows_of_classes(dataset)
+    return sorted(sorted(range(len(totals)), key=lambda label: -totals[label])[:count])
+
+
 def _rows_of_classes(dataset: Dataset) -> list[int]:
     return [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
 
@@ -173,11 +181,10 @@ def _classes(dataset: Dataset, refused: Refused) -> dict[str, Any]:
     """The table of classes: rows a split, and a bar against the largest class."""
     totals = _rows_of_classes(dataset)
     largest = max([1, *totals])
-    labels = sorted(range(len(totals)), key=lambda label: -totals[label])[:MAX_CLASSES]
     columns = [("Class", "text"), ("Label", "number"), *((name, "number") for name in dataset.splits)]
     columns += [("All", "number"), ("Refused", "number"), ("Share", "number"), ("Against the largest", "plain")]
     rows = []
-    for label in sorted(labels):
+    for label in _largest(dataset, MAX_CLASSES):
         parts = [split.class_rows[label] for split in dataset.splits.values()]
         share = totals[label] / max(1, dataset.written)
         bar = [(part / largest, series) for series, part in enumerate(parts, 1)]
@@ -250,17 +257,16 @@ def _figures(dataset: Dataset, survey: Survey) -> dict[str, str]:
 def _sheets(dataset: Dataset, pictures: Pictures, room: Room) -> dict[str, Any]:
     """The contact sheets as the page's script wants them: names, rows, and pictures (JPEG, width, height, caption)."""
     totals = _rows_of_classes(dataset)
-    labels = range(len(totals)) if room.sheets else []
     return {
-        "side": room.sheets.side if room.sheets else 0,
-        "pictures": room.sheets.pictures if room.sheets else 0,
+        "side": room.sheets.side,
+        "pictures": room.sheets.pictures,
         "classes": [
             [
                 shorten(dataset.classes[label]),
                 totals[label],
                 [[made.base64, made.width, made.height, caption] for made, caption in pictures.sheets[label]],
             ]
-            for label in labels
+            for label in sorted(room.labels)
         ],
     }
 
@@ -282,10 +288,10 @@ def _missing(
         found.append("Not all refused files that were to be shown were tried, for want of time")
     if refused.listed < refused.total:
         found.append(f"The page lists {refused.listed:,} of {refused.total:,} refused files, rejects.jsonl all")
-    if room.sheets is None:
-        found.append(f"There are no pictures of the classes: {len(dataset.classes):,} are too many for a page")
-    elif not survey.sheets and not survey.problems:
+    if dataset.written and not survey.sheets and not survey.problems:
         found.append("There are no pictures of the classes: the schema has no indexed label")
+    elif len(room.labels) < len(dataset.classes):
+        found.append(f"The {len(room.labels):,} largest of {len(dataset.classes):,} classes have pictures")
     if len(dataset.classes) > MAX_CLASSES:
         found.append(f"The table of classes has the {MAX_CLASSES:,} largest of {len(dataset.classes):,}")
     return found

@@ -36,11 +36,12 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Room:
-    """What each kind of picture may take; None for none at all."""
+    """What each kind of picture may take, and the `labels` of the classes that have a contact sheet."""
 
-    sheets: Sheet | None
-    refused: Sheet | None
-    equal: Sheet | None
+    labels: frozenset[int]
+    sheets: Sheet
+    refused: Sheet
+    equal: Sheet
 
 
 def make_pictures(
@@ -49,14 +50,12 @@ def make_pictures(
     """All pictures of the page. Those of refused files come from `source`, where it is still there."""
     pictures = Pictures()
     with Thumbnailer() as maker:
-        if room.sheets:
-            _class_sheets(pictures, maker, folder, dataset, survey, room.sheets, tell)
-        if room.equal:
-            image = dataset.schema.column("image")
-            rows = zip(survey.keyed, read_places(folder, survey.keyed.values()), strict=True)
-            wanted = ((key, row[image]) for key, (_, row) in rows if row)
-            pictures.equal = {key: made for key, made in maker.make(wanted, room.equal) if made}
-        if room.refused and source:
+        _class_sheets(pictures, maker, folder, dataset, survey, room.sheets, tell)
+        image = dataset.schema.column("image")
+        rows = zip(survey.keyed, read_places(folder, survey.keyed.values()), strict=True)
+        wanted = ((key, row[image]) for key, (_, row) in rows if row)
+        pictures.equal = {key: made for key, made in maker.make(wanted, room.equal) if made}
+        if source:
             _refused_files(pictures, maker, refused, source, room.refused, tell)
     return pictures
 

@@ -14,6 +14,7 @@ from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index
 from dataprep.receipt import noted_rows
+from dataprep.thumbnails import Sheet
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
@@ -82,11 +83,11 @@ def _ending(key: str) -> str:
     return ending if ending.isalnum() and len(ending) <= 5 and "." in key.rpartition("/")[2] else ""
 
 
-def look(folder: Path, dataset: Dataset, pictures: int, keys: Set[str], tell: Tell) -> Survey:
+def look(folder: Path, dataset: Dataset, sheet: Sheet, labels: Set[int], keys: Set[str], tell: Tell) -> Survey:
     """Read every index of a sealed set, the notes of its rows where .work came along, and a sample of the rows.
 
-    For each class the places of its first `pictures` rows are kept: rows lie in a seeded order, so that is a fair
-    choice. Memory grows with classes, pictures and `keys`, not with rows.
+    For each class of `labels` the places of as many first rows are kept as a `sheet` has pictures: rows lie in a seeded
+    order, so that is a fair choice. Memory grows with sheets and `keys`, not with rows.
     """
     survey = Survey()
     done = 0
@@ -96,7 +97,7 @@ def look(folder: Path, dataset: Dataset, pictures: int, keys: Set[str], tell: Te
         try:
             for number, row in enumerate(read_index(folder / shard.name, dataset.schema), done):
                 place = Place(split, shard.name, row)
-                columns.take(survey, place, pictures, keys)
+                columns.take(survey, place, sheet, labels, keys)
                 if number % step == 0 and len(survey.sample) < SAMPLE_ROWS:
                     survey.sample.append(place)
                 if number % 10_000 == 0:
@@ -123,14 +124,14 @@ class _Columns:
         self._chosen: Counter[int] = Counter()
         self._single = len(dataset.schema.blob_fields) == 1
 
-    def take(self, survey: Survey, place: Place, pictures: int, keys: Set[str]) -> None:
+    def take(self, survey: Survey, place: Place, sheet: Sheet, labels: Set[int], keys: Set[str]) -> None:
         row = place.index_row
         if self._single:
             size = row[7] - row[6] - 8  # PAGE_OFFSET_BLOB and its end, without the prefix
             survey.image_bytes[round(math.log2(max(1, size)) * BYTES_STEPS)] += 1
         if "label" in self._at:
             label = row[self._at["label"]]
-            if self._chosen[label] < pictures:
+            if label in labels and self._chosen[label] < sheet.pictures:
                 self._chosen[label] += 1
                 survey.sheets.append((label, place))
         if "key" in self._at and row[self._at["key"]] in keys:

@@ -136,6 +136,6 @@
     );
   }
 
-  if (byId("sheets-data")) showSheets();
+  showSheets();
   if (byId("list-data")) showRefused();
 })();
