@@ -16,7 +16,7 @@ from dataprep.plan import Plan
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, REJECTS, SPLITS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, SPLITS, WORK, index_name
 from schemas.record import load_schema
 
 _OURS = re.compile(
@@ -168,6 +168,6 @@ def _planned(work: Workdir) -> list[Any]:
 
 
 def _remove(out: Path, shards: list[str]) -> None:
-    for name in [*shards, *map(index_name, shards), REJECTS, DUPLICATES]:
+    for name in [*shards, *map(index_name, shards), REJECTS, DUPLICATES, REPORT]:
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / WORK, ignore_errors=True)

@@ -22,7 +22,7 @@ from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
-from schemas.layout import DATASET, DUPLICATES, REJECTS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, WORK, index_name
 
 
 class Workdir:
@@ -159,8 +159,9 @@ class Workdir:
         (self._receipts / f"{shard}.json").unlink(missing_ok=True)
 
     def unseal(self) -> None:
-        """Take the manifest away: the set is being worked on again."""
+        """Take the manifest away, and the page about it: the set is being worked on again."""
         (self.out / DATASET).unlink(missing_ok=True)
+        (self.out / REPORT).unlink(missing_ok=True)
 
     def save_rejects(self, rejects: list[Reject]) -> Path:
         """List what a job refused that is not sealed, for the person who must decide; the file's path."""

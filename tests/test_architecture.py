@@ -32,7 +32,7 @@ DATAPREP_LEVELS = [
     {"errors", "item", "keys", "magic", "chains", "reasons", "faults", "software", "machine", "moments", "labels"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
-    {"receipt", "encode", "reading", "quarantine"},
+    {"receipt", "encode", "reading", "quarantine", "thumbnails"},
     {"worker", "workdir", "opening", "prove", "prover", "proof", "duplicates", "progress"},
     {"engines"},
     {"target", "build", "seal"},

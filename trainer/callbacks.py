@@ -81,7 +81,6 @@ class Watch(Callback):  # type: ignore[misc]
         self.save = save
         self.explain = explain
         self.start = state.step
-        self.first_epoch = state.step // course.steps + 1
         self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -110,8 +109,8 @@ class Watch(Callback):  # type: ignore[misc]
         self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
         self._keep_loss(loss, before + 1, params.train_dataset_element)
         epoch = before // self.course.steps + 1
-        wait = self.meter.data_wait if epoch > self.first_epoch else None
-        self.progress.step(StepReport(epoch, self.meter.steps, loss, self.meter.images_per_s, wait))
+        speed, wait = self.meter.images_per_s, self.meter.data_wait
+        self.progress.step(StepReport(epoch, self.meter.steps, loss, speed, wait))
         self.state.meter = self.meter.measured()
         faults.reach("step", self.state.step)
         every = self.course.save_every
@@ -187,6 +186,7 @@ class EpochEnd(Callback):  # type: ignore[misc]
             return
         report = self._report(scores, time.perf_counter() - began)
         best = self.state.improves(report.epoch, report.val_accuracy)
+        self.state.add_times(*self.meter.times)
         self.state.evaluated, self.state.last, self.state.meter = True, asdict(report), {}
         self._write(report)
         faults.reach("epoch.metrics", self.state.step)
@@ -210,7 +210,7 @@ class EpochEnd(Callback):  # type: ignore[misc]
             loss=self.meter.loss,
             lr=self.course.rate(self.state.step),
             images_per_s=round(self.meter.images_per_s, 1),
-            data_wait=round(self.meter.data_wait, 4),
+            data_wait=None if self.meter.data_wait is None else round(self.meter.data_wait, 4),
             skipped=int(self.step.skipped.asnumpy()),
             train_s=round(self.meter.elapsed_s, 3),
             val_s=round(val_s, 3),

@@ -350,6 +350,26 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
     click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
+@cli.command()
+@click.argument("dataset", type=click.Path())
+@click.option("--against", type=click.Path(path_type=Path), help="Images in class folders. [default: rows, as files]")
+@SECONDS
+@training_options
+@output_options
+def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
+    """Compare DATASET with the same images read from files and through Python, with the transforms of a run.
+
+    Example: trainer bench demo/dataset --against demo/images --recipe imagenet
+    """
+    quieten(verbose)
+    with _stop_signals() as stop:
+        from trainer.bench import compare
+        from trainer.wording import bench_text
+
+        found = compare(RunConfig(**settings), against, seconds, lambda text: click.echo(text, err=True), stop)
+    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
+
+
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
     code = _run_program()

@@ -163,7 +163,7 @@ def try_recipe(name: str, recipe: Recipe, size: int) -> None:
             rows = ds.NumpySlicesDataset([grey], ["image"]).map(getattr(recipe, form)(size), ["image"])
             [[image]] = rows.create_tuple_iterator(num_epochs=1, output_numpy=True)
         except (RuntimeError, ValueError, TypeError) as error:
-            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {_cause(error)}") from error
+            raise TrainerError(f"recipe '{name}': {form}({size}) fails on a grey JPEG: {cause(error)}") from error
         if (image.shape, image.dtype) != ((size, size, 3), np.uint8):
             raise TrainerError(
                 f"recipe '{name}': {form}({size}) makes {image.dtype} of shape {image.shape} of a JPEG, expected "
@@ -212,11 +212,11 @@ def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None)
         key = find()
         at_fault = f" the image is {key};" if key else ""
         raise TrainerError(
-            f"reading {folder} failed: {_cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"
+            f"reading {folder} failed: {cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"
         ) from error
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """The line of a MindSpore report that says what happened: the one marked so, or else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]

@@ -43,17 +43,19 @@ class StepLines(Callback):  # type: ignore[misc]
         if step // self.every == self.told // self.every:
             return
         self.told = step
+        wait = self.meter.data_wait
         values = {
             "loss": float(run_context.original_args().net_outputs.asnumpy()),
             "lr": self.course.rate(step),
             "images_per_s": round(self.meter.images_per_s, 1),
-            "data_wait": round(self.meter.data_wait, 4),
+            "data_wait": None if wait is None else round(wait, 4),
         }
         with self.path.open("a") as file:
             file.write(json.dumps({"epoch": (step - 1) // self.course.steps + 1, "step": step, **values}) + "\n")
         if self.board is not None:
             for name, value in values.items():
-                self.board.add_scalar(f"step/{name}", value, step)
+                if value is not None:
+                    self.board.add_scalar(f"step/{name}", value, step)
 
 
 class ProfileSteps(Callback):  # type: ignore[misc]

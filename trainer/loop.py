@@ -19,7 +19,7 @@ from trainer.evaluate import evaluate_network
 from trainer.keeper import Keeper
 from trainer.lineage import undecodable, write_report
 from trainer.logs import log_callbacks
-from trainer.meter import Meter
+from trainer.meter import Meter, share_of_waiting
 from trainer.objective import Scores
 from trainer.optim import cosine_with_warmup
 from trainer.plan import RunPlan, check_files, plan_run
@@ -42,6 +42,7 @@ from trainer.signals import StopSignals
 from trainer.sinking import rounds
 from trainer.starts import note_start
 from trainer.state import RunState
+from trainer.verdict import SUNK, judge_wait, what_limited
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:
@@ -83,7 +84,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         def explain(what: str, first: int, last: int, element: Any) -> str:
             return write_report(run, plan, what, (first, last), element)
 
-        meter = Meter(config.batch_size * effect.num_shards)
+        meter = Meter(config.batch_size * effect.num_shards, effect.sink)
         watch = Watch(course, state, step, meter, progress, stop, keeper.save, explain)
         epoch_end = EpochEnd(course, state, step, meter, progress, stop, run / METRICS, evaluate, keeper.save)
         logs = [] if effect.shard_id else log_callbacks(config, run, meter, course, state, run / METRICS, progress.note)
@@ -101,9 +102,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         if not course.is_over(state):
             assert stop.signum is not None
             raise Interrupted(stop.signum, run / LAST)
-        result = _result(plan, run, state)
-        write_whole(run / RESULT, result.to_json())
-    return result
+        return _finish(plan, run, state, progress)
 
 
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
@@ -162,8 +161,10 @@ def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | No
     return scores
 
 
-def _result(plan: RunPlan, run: Path, state: RunState) -> TrainResult:
-    return TrainResult(
+def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> TrainResult:
+    share = None if plan.effect.sink else share_of_waiting(state.wait_s, state.work_s)
+    bound = judge_wait(share, state.timed_steps)
+    result = TrainResult(
         run=str(run),
         best_checkpoint=str(run / BEST),
         best_epoch=state.best_epoch,
@@ -174,4 +175,12 @@ def _result(plan: RunPlan, run: Path, state: RunState) -> TrainResult:
         seconds=round(state.seconds, 1),
         images_per_s=state.last["images_per_s"],
         dataset_digest=plan.dataset.digest,
+        data_wait=None if share is None else round(share, 4),
+        bound=bound,
     )
+    if bound is not None and share is not None:
+        progress.note(what_limited(bound, share, plan.effect.device))
+    elif plan.effect.sink:
+        progress.note(SUNK)
+    write_whole(run / RESULT, result.to_json())
+    return result

@@ -2,10 +2,14 @@
 
 
 class Meter:
-    """Fed with times in seconds. The first step of a run compiles, so it does not count for throughput and wait."""
+    """Fed with times in seconds. The first step of a run compiles, so it does not count for throughput and wait.
 
-    def __init__(self, batch_size: int) -> None:
+    Where the device fetches its own batches (`sunk`) it waits where no clock of the program's sees it.
+    """
+
+    def __init__(self, batch_size: int, sunk: bool = False) -> None:
         self.batch_size = batch_size
+        self.sunk = sunk
         self.compiled = False
         self.epoch_begin(0.0)
 
@@ -65,7 +69,16 @@ class Meter:
         return self._timed_steps * self.batch_size / seconds if seconds > 0 else 0.0
 
     @property
-    def data_wait(self) -> float:
-        """Waiting time as a share of all; near 0 when compute-bound, above a half when feed-bound."""
-        seconds = self._wait_s + self._work_s
-        return self._wait_s / seconds if seconds > 0 else 0.0
+    def data_wait(self) -> float | None:
+        """Waiting time as a share of all; near 0 when compute-bound, above a half when feed-bound. None: not seen."""
+        return None if self.sunk else share_of_waiting(self._wait_s, self._work_s)
+
+    @property
+    def times(self) -> tuple[float, float, int]:
+        """Seconds of waiting, seconds of work, and the steps that they are of."""
+        return self._wait_s, self._work_s, self._timed_steps
+
+
+def share_of_waiting(wait_s: float, work_s: float) -> float | None:
+    """Waiting as a share of both; None when nothing was timed."""
+    return wait_s / (wait_s + work_s) if wait_s + work_s > 0 else None

@@ -6,7 +6,9 @@ from typing import Any, Protocol, TextIO
 
 @dataclass(frozen=True)
 class StepReport:
-    """A step within an epoch. `data_wait` is the share of time spent waiting for data, None before it is known."""
+    """A step within an epoch. `data_wait` is the share of time spent waiting for data, None where it is not seen:
+    before a step was timed, and when the device fetches its own batches.
+    """
 
     epoch: int
     step: int
@@ -28,7 +30,7 @@ class EpochReport:
     loss: float
     lr: float
     images_per_s: float
-    data_wait: float
+    data_wait: float | None
     skipped: int
     train_s: float
     val_s: float

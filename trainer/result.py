@@ -9,7 +9,8 @@ class TrainResult:
     """What a run came to. Accuracies are those on val, None without one; `run` is the run's folder.
 
     `epochs` and `steps` are those trained, fewer than asked for when val stopped improving. `seconds` counts all
-    processes of the run.
+    processes of the run. `data_wait` is the share of the training time, evaluation apart, that went by waiting for
+    data; `bound` is what limited the run: feed, compute or balanced. Both are None where that was not seen.
     """
 
     run: str
@@ -22,6 +23,8 @@ class TrainResult:
     seconds: float
     images_per_s: float
     dataset_digest: str
+    data_wait: float | None = None
+    bound: str | None = None
 
     def to_json(self) -> str:
         """The content of result.json."""

@@ -19,6 +19,7 @@ from trainer.plan import RunPlan
 MOST_BYTES = 256 << 20  # of one copy on the disk
 QUALITY = 95  # of 'dataprep shard', where the set does not say
 PAGE_BYTES = 32 << 20
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")  # what ImageFolderDataset takes and MindSpore decodes
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,6 @@ def _ending(image: bytes) -> str:
 def image_files(folder: Path) -> Iterator[tuple[Path, int]]:
     """The files in class folders and the numbers of their classes, in order, as ImageFolderDataset finds them."""
     for number, place in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
-        for path in sorted(place.rglob("*")):
-            if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".gif"):
+        for path in sorted(place.iterdir()):
+            if path.suffix.lower() in ENDINGS:
                 yield path, number

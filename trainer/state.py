@@ -13,7 +13,8 @@ class RunState:
     length of metrics.jsonl at this point: what was written later, by a process that was then killed, is done again.
     `meter` is the part of an epoch that was measured so far, `last` the report of the last whole epoch. `best_epoch`
     is 0 before the first evaluation; `best_accuracy` None without a val split; `rise_epoch` is the last epoch whose
-    accuracy was higher than all before. `seconds` is the time spent so far.
+    accuracy was higher than all before. `seconds` is the time spent so far; `wait_s` of it
+    and `work_s` are what waiting for data and training took in the whole epochs, over `timed_steps`.
     """
 
     step: int = 0
@@ -23,6 +24,9 @@ class RunState:
     rise_epoch: int = 0
     metrics_bytes: int = 0
     seconds: float = 0.0
+    wait_s: float = 0.0
+    work_s: float = 0.0
+    timed_steps: int = 0
     meter: dict[str, float] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
 
@@ -47,6 +51,12 @@ class RunState:
             return False
         self.best_epoch, self.best_accuracy = epoch, accuracy
         return True
+
+    def add_times(self, wait_s: float, work_s: float, steps: int) -> None:
+        """Add what was timed of an epoch, evaluation apart."""
+        self.wait_s += wait_s
+        self.work_s += work_s
+        self.timed_steps += steps
 
     def is_over(self, total_steps: int, steps: int, patience: int | None) -> bool:
         """Whether nothing is left to do: all steps are trained and evaluated, or val has not improved for too long.

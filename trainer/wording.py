@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from trainer.bench import FILES, PYTHON, Comparison
 from trainer.doctor import Diagnosis
 from trainer.remedies import Tried
 from trainer.stages import Measured
@@ -33,6 +34,29 @@ def doctor_text(found: Diagnosis) -> str:
         *_section("Left out for lack of time:", found.left_out),
     ]
     return "\n\n".join(sections)
+
+
+def bench_text(found: Comparison) -> str:
+    """The table, and in one sentence what sharding buys."""
+    whence = "a sample of the set, written as files" if found.images is None else found.images
+    head = (
+        f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, {found.workers} threads decode; "
+        f"{found.rows:,} rows of shards against {found.files:,} files: {whence}; from a warm cache, "
+        f"{found.rounds} rounds by turns"
+    )
+    python = "Pillow decodes" if found.python_decodes else "bytes from Python"
+    names = {PYTHON: f"{PYTHON}, {python}"}
+    table = [f"{'source':<38}{'images/s':>10}{'ratio':>8}{'cores':>8}{'memory':>12}"]
+    for one in found.sources:
+        ratio = 1 / found.gains.get(one.part, 1.0)
+        figures = f"{number(one.images_per_s):>10}{ratio:>8.2f}{one.cores:>8.1f}{one.memory_bytes / 2**30:>8.1f} GiB"
+        table.append(f"{names.get(one.part, one.part):<38}{figures}")
+    shards = f"{found.shards} shard{'s' if found.shards > 1 else ''}"
+    buys = (
+        f"Sharding buys {found.gains[FILES]:.2f} times the images/s of {FILES} and {found.gains[PYTHON]:.2f} times "
+        f"those of {PYTHON} in Python threads, and {shards} in place of {found.files:,} files."
+    )
+    return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(buys))])
 
 
 def _table(found: Diagnosis) -> Iterable[str]:

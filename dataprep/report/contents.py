@@ -15,7 +15,7 @@ from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
 from dataprep.report.survey import ASPECT_STEPS, Survey, Tell, look
-from dataprep.report.thumbnails import choose_sheet
+from dataprep.thumbnails import choose_sheet
 from dataprep.workdir import write_whole
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT

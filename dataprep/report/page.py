@@ -9,7 +9,7 @@ from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.keys import printable
-from dataprep.terminal import size
+from dataprep.terminal import many, size
 
 
 def need(*packages: str) -> None:
@@ -46,6 +46,7 @@ def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) ->
         "name": printable,
         "short": shorten,
         "size": size,
+        "many": many,
         "by_count": _by_count,
         "explained": _explained,
     }

@@ -73,6 +73,21 @@ def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
     assert run.stopping, "nothing is left to do"
 
 
+def test_every_line_has_the_share_of_waiting_once_a_step_was_timed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.sinks(1, 1, 6)
+    told = run.stream.getvalue().splitlines()
+    assert ["data wait" in line for line in told] == [False, True, True, True, True, True]
+
+
+def test_times_of_whole_epochs_are_added_up_over_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.sinks(1, 1, 18)
+    assert run.state.timed_steps == 17, "the first step compiles"
+    assert run.state.work_s > 0
+    assert run.state.wait_s > 0
+
+
 def test_resumed_run_counts_on_from_its_step(tmp_path: Path) -> None:
     run = Run(tmp_path, RunState(step=9, meter={}, best_epoch=1, best_accuracy=0.9))
     run.sinks(3, 4, 6)

@@ -44,6 +44,9 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert (result.epochs, result.steps) == (10, 60)
     assert "amp level" in told
     assert "epoch 10/10  loss " in told
+    assert result.bound in ("feed", "compute", "balanced")
+    assert result.data_wait is not None
+    assert told.splitlines()[-1].startswith("limit: ")
 
     reports = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [report["epoch"] for report in reports] == list(range(1, 11))
@@ -65,6 +68,7 @@ def test_float16_is_obeyed_on_cpu_and_a_set_without_val_trains(make_set: Callabl
     assert (result.best_accuracy, result.last_accuracy, result.best_epoch) == (None, None, 1)
     assert "asked for, though float16 costs about twice on CPU" in told
     assert Path(result.best_checkpoint).exists()
+    assert (result.data_wait, result.bound) == (None, None), "one step, and that compiled"
 
 
 def test_label_outside_the_classes_stops_before_anything_is_compiled_and_leaves_nothing(

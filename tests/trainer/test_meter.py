@@ -8,7 +8,7 @@ def test_wait_and_throughput_leave_out_the_first_step_of_the_run() -> None:
     meter.epoch_begin(0.0)
     meter.step_begin(5.0)
     meter.step_end(60.0, loss=4.0)  # compiles
-    assert (meter.images_per_s, meter.data_wait) == (0.0, 0.0)
+    assert (meter.images_per_s, meter.data_wait) == (0.0, None)
     meter.step_begin(61.0)
     meter.step_end(64.0, loss=2.0)
     assert meter.images_per_s == pytest.approx(10 / 4)
@@ -57,3 +57,20 @@ def test_nothing_measured_is_nothing_to_go_on_from() -> None:
     assert meter.measured() == {}
     meter.go_on({})
     assert meter.steps == 0
+
+
+def test_times_of_an_epoch_leave_out_its_first_step_of_all() -> None:
+    meter = Meter(batch_size=1)
+    for begin, end in ((1.0, 9.0), (10.0, 13.0), (15.0, 16.0)):
+        meter.step_begin(begin)
+        meter.step_end(end, loss=1.0)
+    assert meter.times == (3.0, 4.0, 2)
+
+
+def test_waiting_of_a_device_that_fetches_its_own_batches_is_not_seen() -> None:
+    meter = Meter(batch_size=4, sunk=True)
+    for now in (0.0, 1.0, 2.0):
+        meter.step_begin(now)
+        meter.step_end(now + 1, loss=1.0, steps=5)
+    assert meter.data_wait is None
+    assert meter.images_per_s > 0

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, feed_parts, judge, judge_wait
+from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, feed_parts, judge, judge_wait, what_limited
 
 
 def rates(feed: float = 200.0, step: float = 400.0, **more: float) -> Rates:
@@ -62,3 +62,25 @@ def test_share_of_waiting_tells_what_limited_a_run_of_enough_steps(
     share: float | None, steps: int, bound: str | None
 ) -> None:
     assert judge_wait(share, steps) == bound
+
+
+@pytest.mark.parametrize(
+    ("bound", "share", "device", "said"),
+    [
+        (
+            FEED,
+            0.43,
+            "CPU",
+            "limit: the feed; 43% of the training time went by waiting for data; 'trainer doctor' with",
+        ),
+        (COMPUTE, 0.01, "Ascend", "limit: the step; 1% of the training time went by waiting"),
+        (COMPUTE, 0.01, "CPU", "limit: the step, as far as is seen where both share the cores; 1% of"),
+        (BALANCED, 0.07, "Ascend", "limit: feed and step alike; 7% of"),
+    ],
+)
+def test_run_ends_with_what_limited_it_and_where_the_remedy_is(
+    bound: str, share: float, device: str, said: str
+) -> None:
+    sentence = what_limited(bound, share, device)
+    assert sentence.startswith(said)
+    assert "'trainer doctor' with the same options tries" in sentence

@@ -1,4 +1,4 @@
-"""Small pictures for the page, made in child processes: a file that kills or stalls a decoder costs itself alone."""
+"""Small pictures, made in child processes: a file that kills or stalls a decoder costs itself alone."""
 
 import base64
 import io
@@ -7,16 +7,20 @@ import os
 import signal
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from dataprep.errors import DataprepError
 from dataprep.images import Refusal, glimpse, keep_decoders_single
 from dataprep.machine import usable_cores
 
 MAX_PIXELS = 64_000_000
 MAX_BYTES = 64 << 20
 DEADLINE_S = 10.0
+START_S = 120.0
+READY = "ready"
 CHILDREN = 4
 QUALITIES = (82, 70, 55, 40, 25)
 # How many pictures, and the longer side of each in pixels: the first that fits the budget is taken.
@@ -72,10 +76,12 @@ def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet | None
 
 
 class Thumbnailer:
-    """Makes thumbnails in children. A context manager: they start at once, and are ended on leaving."""
+    """Makes thumbnails in children. A context manager: they start at once, and are ended on leaving. `serve` is what a
+    child runs.
+    """
 
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
-        self._children = [_Child(deadline_s) for _ in range(min(CHILDREN, usable_cores()))]
+    def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Any], None] | None = None) -> None:
+        self._children = [_Child(deadline_s, serve or _serve) for _ in range(min(CHILDREN, usable_cores()))]
 
     def __enter__(self) -> "Thumbnailer":
         return self
@@ -108,24 +114,30 @@ def _answer(busy: "deque[tuple[_Tag, _Child]]", idle: "deque[_Child]") -> tuple[
 class _Child:
     """One process that makes one thumbnail after the other; when it dies or stalls another takes its place."""
 
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, deadline_s: float, serve: Callable[[Any], None]) -> None:
         self._deadline_s = deadline_s
+        self._serve = serve
         self._start()
 
     def _start(self) -> None:
         spawn = multiprocessing.get_context("spawn")  # it inherits no lock, thread or handle of this process
         self._pipe, end = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(end,), daemon=True)
+        self._process = spawn.Process(target=_run, args=(end, self._serve), daemon=True)
         self._process.start()
         end.close()
+        self._ready = False
 
     def ask(self, picture: bytes | File, sheet: Sheet) -> None:
-        try:
+        if not self._ready:
+            self._expect_ready()
+        with suppress(OSError):  # it has died since; answer() finds out
             self._pipe.send((picture, sheet))
-        except OSError:  # it has died since
-            self.end()
-            self._start()
-            self._pipe.send((picture, sheet))
+
+    def _expect_ready(self) -> None:
+        with suppress(EOFError, OSError):
+            self._ready = self._pipe.poll(START_S) and self._pipe.recv() == READY
+        if not self._ready:
+            raise DataprepError("no process that makes pictures could be started; is there memory left for one?")
 
     def answer(self) -> Thumbnail | None:
         try:
@@ -144,16 +156,18 @@ class _Child:
         self._pipe.close()
 
 
-def _serve(pipe: Any) -> None:
+def _run(pipe: Any, serve: Callable[[Any], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
+    pipe.send(READY)
+    with suppress(EOFError):  # the parent is gone
+        serve(pipe)
+
+
+def _serve(pipe: Any) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff and others speak there for themselves
     keep_decoders_single()
     while True:
-        try:
-            picture, sheet = pipe.recv()
-        except EOFError:
-            return  # the parent is gone
-        pipe.send(thumbnail(picture, sheet))
+        pipe.send(thumbnail(*pipe.recv()))
 
 
 def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:

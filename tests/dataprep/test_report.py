@@ -1,0 +1,329 @@
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from dataprep import pipeline
+from dataprep.cli import main
+from dataprep.errors import DataprepError
+from dataprep.images import Refusal, glimpse
+from dataprep.options import Budget
+from dataprep.report import report
+from dataprep.report.origin import find_origin
+from dataprep.report.refused import list_refused
+from dataprep.target import remove_sealed
+from dataprep.thumbnails import SHEETS, File, Sheet, Thumbnailer, choose_sheet, thumbnail
+from dataprep.verify import verify
+from schemas.dataset import load_dataset
+from schemas.errors import ContractError
+from schemas.layout import REJECTS, REPORT, WORK
+from tests.dataprep.conftest import Files, encoded, picture, shard
+
+
+def tell(what: str, done: int, total: int) -> None:
+    assert 0 <= done <= total, what
+
+
+def text_of(page: Path) -> str:
+    """The page's text, without marks, on one line."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.read_text(encoding="utf-8")))
+
+
+def run(*args: Any) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args], catch_exceptions=False)
+
+
+class InProcess(Thumbnailer):
+    """Makes thumbnails here: what a child may come to is tested on its own."""
+
+    def __init__(self) -> None:
+        self._children = []
+
+    def make(self, wanted: Any, sheet: Sheet) -> Iterator[Any]:
+        yield from ((tag, thumbnail(picture, sheet)) for tag, picture in wanted)
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep.report.pictures.Thumbnailer", InProcess)
+
+
+ALL = Budget(1.0, True)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed set in `out`, of `raw`, with refused files, a leak, and something that the policy changed."""
+    folder = tmp_path_factory.mktemp("report")
+    contents = {f"cat/{number:02d}.jpg": picture(number) for number in range(12)}
+    contents |= {f"dog/{number:02d}.png": picture(100 + number, "PNG") for number in range(12)}
+    contents |= {"dog/00 again.png": contents["dog/00.png"], "cat/grey.gif": picture(7, "GIF")}
+    whole = encoded(Image.linear_gradient("L"), "JPEG")
+    contents |= {"cat/cut.jpg": whole[: len(whole) // 2], "cat/empty.jpg": b"", "dog/text.jpg": b"not found\n"}
+    for name, data in contents.items():
+        (folder / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "raw" / name).write_bytes(data)
+    shard(folder / "raw", folder / "out", max_rejects=ALL, max_class_loss=ALL, val=0.5)
+    return folder
+
+
+@pytest.fixture
+def spoilt(made: Path, tmp_path: Path) -> Path:
+    """A copy of the set, which still knows its source."""
+    shutil.copytree(made / "out", tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_the_page_says_what_the_manifest_says(spoilt: Path) -> None:
+    reported = report(spoilt, None, tell)
+    assert reported.path == str(spoilt / REPORT)
+    assert (reported.rows, reported.classes, reported.refused, reported.listed) == (26, 2, 3, 3)
+    assert reported.bytes == (spoilt / REPORT).stat().st_size
+    assert reported.missing == []
+    said = text_of(spoilt / REPORT)
+    dataset = load_dataset(spoilt)
+    assert reported.digest == dataset.digest
+    for part in (
+        dataset.digest,
+        "29 found = 26 written + 3 refused + 0 ignored",
+        "Of all 26 rows, as they are written. Short side from 16 to 16 pixels",
+        "24 × 16 26 100.0%",
+        "gif_to_png GIF became PNG 1",
+        "truncated it ends too early 1",
+        "1 picture is in the set more than once, 1 of them in train and in val or test",
+        *(file.sha256 for split in dataset.splits.values() for file in split.shards),
+    ):
+        assert part in said
+
+
+def test_the_same_set_gives_the_same_page(spoilt: Path, tmp_path: Path) -> None:
+    report(spoilt, None, tell)
+    report(spoilt, tmp_path / "again.html", tell)
+    assert (spoilt / REPORT).read_bytes() == (tmp_path / "again.html").read_bytes()
+
+
+def test_the_page_loads_nothing_and_names_its_scripts_by_digest(spoilt: Path) -> None:
+    report(spoilt, None, tell)
+    page = (spoilt / REPORT).read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
+    assert not re.search(r"(src|href|action)=\"?(https?:|//)", page)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_the_page_is_no_part_of_the_set(made: Path, spoilt: Path) -> None:
+    before = load_dataset(spoilt).digest
+    report(spoilt, None, tell)
+    assert verify(spoilt).problems == []
+    assert load_dataset(spoilt).digest == before
+    assert shard(made / "raw", spoilt, val=0.5).already_complete
+
+
+def test_a_set_that_is_taken_away_takes_its_page_along(spoilt: Path) -> None:
+    (spoilt / REPORT).write_text("<!doctype html>")
+    remove_sealed(spoilt)
+    assert os.listdir(spoilt) == []
+
+
+def test_a_set_that_is_worked_on_again_has_no_page_about_what_it_was(spoilt: Path) -> None:
+    (spoilt / REPORT).write_text("<!doctype html>")
+    pipeline.retry_rejects(spoilt)
+    assert not (spoilt / REPORT).exists()
+
+
+def test_the_command_on_the_page_makes_the_same_set(files: Files, tmp_path: Path) -> None:
+    contents = {f"it's {name}/{number}.jpg": picture(number) for number, name in enumerate("aabbbb")}
+    source = files({**contents, "it's a/no.jpg": b"", "it's a/9_thumb.jpg": picture(9)})
+    options = {"val": 0.3, "seed": 5, "resize": 8, "num_shards": 2, "ignore": ("*_thumb.jpg",), "max_class_loss": ALL}
+    shard(source, tmp_path / "my set", max_rejects=ALL, **options)
+    report(tmp_path / "my set", None, tell)
+    page = (tmp_path / "my set" / REPORT).read_text()
+    command = re.search(r"<pre><code>(.*?)</code></pre>", page)
+    assert command is not None
+    words = shlex.split(command[1].replace("&#39;", "'").replace("&#34;", '"'))
+    assert words[:4] == ["dataprep", "shard", str(source), str(tmp_path / "my set")]
+    words[3] = str(tmp_path / "other")
+    assert run(*words[1:], "--prove", "off", "--engine", "serial").exit_code == 0
+    assert load_dataset(tmp_path / "other").digest == load_dataset(tmp_path / "my set").digest
+
+
+def test_without_work_the_page_says_what_it_lacks(spoilt: Path) -> None:
+    shutil.rmtree(spoilt / WORK)
+    reported = report(spoilt, None, tell)
+    assert [sentence.split(" ", 1)[0] for sentence in reported.missing] == ["Refused"]
+    said = text_of(spoilt / REPORT)
+    assert "their folder is noted in .work, which is not here" in said
+    assert "Of all 26 rows" in said  # so few that the sample has them all
+    assert "dataprep shard SOURCE" in said
+    assert reported.pictures == 26 + 2
+
+
+def test_without_its_source_the_page_lists_refused_files_alone(
+    made: Path, spoilt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_source = report(spoilt, None, tell)
+    monkeypatch.setattr(
+        "dataprep.report.contents.find_origin", lambda *args: replace(find_origin(*args), source=str(made / "gone"))
+    )
+    reported = report(spoilt, None, tell)
+    assert with_source.pictures == reported.pictures + 1  # the cut one
+    assert reported.missing == [f"Refused files are listed without pictures: {made / 'gone'} is not there any more"]
+
+
+def test_a_damaged_set_is_shown_as_far_as_it_can_be_read(sealed: Path) -> None:
+    (sealed / "train.mindrecord0.db").unlink()
+    (sealed / "train.mindrecord1").write_bytes(b"gone")
+    reported = report(sealed, None, tell)
+    assert reported.missing == ["train.mindrecord0.db is missing; look with dataprep verify"]
+    train = load_dataset(sealed).splits["train"].shards
+    assert reported.pictures == 40 - train[0].rows - train[1].rows
+
+
+def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
+    (sealed / "dataset.json").write_text((sealed / "dataset.json").read_text().replace('"found": 42', '"found": 43'))
+    with pytest.raises(ContractError, match="edited"):
+        report(sealed, None, tell)
+    assert not (sealed / REPORT).exists()
+
+
+def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
+    report(sealed, tmp_path / "page.html", tell)
+    report(sealed, tmp_path / "page.html", tell)
+    for out, said in (
+        (sealed / "dataset.json", "is there and no page"),
+        (sealed, "is a folder"),
+        (tmp_path / "nowhere" / "page.html", "is not a folder"),
+    ):
+        with pytest.raises(DataprepError, match=said):
+            report(sealed, out, tell)
+    load_dataset(sealed)
+
+
+def test_a_missing_package_is_named_with_the_way_to_it(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    result = run("report", sealed)
+    assert result.exit_code == 1
+    assert "needs the package matplotlib: pip install jinja2 matplotlib" in result.stderr
+    assert not (sealed / REPORT).exists()
+
+
+def test_the_command_tells_where_the_page_is(sealed: Path, tmp_path: Path) -> None:
+    result = run("report", sealed, "--out", tmp_path / "a.html", "--json")
+    told = json.loads(result.stdout)
+    assert told["path"] == str(tmp_path / "a.html")
+    assert (told["rows"], told["classes"], told["pictures"]) == (40, 2, 32)
+    assert "a.html is written" in run("report", sealed, "--out", tmp_path / "a.html", "--quiet").stdout
+
+
+# Pictures
+
+
+def test_of_a_cut_image_the_part_before_the_cut_is_seen() -> None:
+    whole = Image.linear_gradient("L").resize((400, 400))
+    data = encoded(whole, "JPEG")
+    image = glimpse(data[: len(data) // 2], 64, 1 << 20)
+    assert image.size == (64, 64)
+    assert image.getpixel((0, 0)) < 10
+    assert 40 < image.getpixel((0, 24)) < 110
+
+
+def test_a_glimpse_is_turned_and_has_no_transparent_part() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert glimpse(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
+    assert glimpse(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
+    with pytest.raises(Refusal):
+        glimpse(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
+
+
+def test_a_thumbnail_keeps_to_its_bytes_whatever_is_in_it() -> None:
+    noise = Image.effect_noise((500, 300), 200).convert("RGB")
+    made = thumbnail(encoded(noise, "PNG"), Sheet(1, 64, 1200))
+    assert made is not None
+    assert len(made.data) <= 1200
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert image.size == (made.width, made.height)
+
+
+@pytest.mark.parametrize("sheets", [1, 3, 10, 100, 1000, 2000])
+def test_sheets_keep_to_their_budget(sheets: int) -> None:
+    sheet = choose_sheet(sheets, 4_000_000)
+    assert sheet is not None
+    assert sheets * sheet.pictures * sheet.picture_bytes <= 4_000_000
+
+
+def test_there_is_no_sheet_where_none_fits() -> None:
+    assert choose_sheet(100_000, 4_000_000) is None
+    assert tuple(sorted(SHEETS, key=lambda sheet: -sheet[0] * sheet[1] ** 2)) == SHEETS
+
+
+def serve_badly(pipe: Any) -> None:
+    """A child that dies of one picture and stalls over another."""
+    while True:
+        picture, _ = pipe.recv()
+        if picture == b"die":
+            os._exit(1)
+        if picture == b"stall":
+            time.sleep(60)
+        pipe.send(picture)
+
+
+def test_a_picture_that_kills_or_stalls_its_child_costs_itself_alone() -> None:
+    wanted = [(name, name.encode()) for name in ("a", "die", "b", "stall", "c", "d")]
+    with Thumbnailer(deadline_s=2.0, serve=serve_badly) as maker:
+        made = list(maker.make(wanted, Sheet(1, 16, 1000)))
+    assert made == [("a", b"a"), ("die", None), ("b", b"b"), ("stall", None), ("c", b"c"), ("d", b"d")]
+
+
+def test_a_file_that_is_no_longer_what_was_refused_is_not_shown(tmp_path: Path) -> None:
+    data = encoded(Image.linear_gradient("L"), "PNG")
+    (tmp_path / "image").write_bytes(data)
+    os.mkfifo(tmp_path / "fifo")
+    sheet = Sheet(1, 32, 4000)
+    assert thumbnail(File(str(tmp_path / "image"), len(data)), sheet) is not None
+    assert thumbnail(File(str(tmp_path / "image"), len(data) + 1), sheet) is None
+    assert thumbnail(File(str(tmp_path / "fifo"), 0), sheet) is None
+    assert thumbnail(File(str(tmp_path / "none"), 5), sheet) is None
+
+
+# Refused files
+
+
+@pytest.fixture
+def many_refused(sealed: Path) -> Iterator[Path]:
+    reasons = ("truncated", "empty")
+    lines = ({"key": f"cat/{n:06d}.jpg", "reason": reasons[n % 2], "detail": "\t", "size": n} for n in range(5000))
+    (sealed / REJECTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return sealed
+
+
+def test_a_list_that_is_too_long_is_cut_and_says_so(many_refused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep.report.refused.LIST_BYTES", 1000)
+    reported = report(many_refused, None, tell)
+    assert 0 < reported.listed < 5000
+    assert f"The page lists {reported.listed:,} of 5,000 refused files, rejects.jsonl all" in reported.missing
+
+
+def test_a_fair_choice_of_each_reason_is_tried(many_refused: Path) -> None:
+    refused = list_refused(many_refused, load_dataset(many_refused), 12)
+    for reason in ("truncated", "empty"):
+        sizes = [reject["size"] for reject in refused.tried[reason]]
+        assert len(sizes) == 48
+        assert 1500 < sum(sizes) / 48 < 3500
+    assert refused.by_label == {0: 5000}

@@ -1,0 +1,158 @@
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from mindspore.dataset import vision
+
+from tests.trainer.conftest import picture
+from tests.trainer.test_wording import measured
+from trainer import bench
+from trainer.bench import Comparison, Pictures, compare, for_pixels
+from trainer.cli import cli
+from trainer.config import RunConfig
+from trainer.device import InEffect
+from trainer.errors import TrainerError
+from trainer.signals import StopSignals
+from trainer.wording import bench_text
+
+QUICK = RunConfig("", workers=1, prefetch=2, image_size=16, batch_size=8, recipe="imagenet")
+FOUND = Comparison(
+    dataset="/data/set",
+    images="/data/photos",
+    rows=2200,
+    shards=15,
+    files=2200,
+    recipe="imagenet",
+    image_size=224,
+    batch_size=32,
+    workers=2,
+    python_decodes=True,
+    sources=[measured(bench.SHARDS, 500), measured(bench.FILES, 400), measured(bench.PYTHON, 200)],
+    gains={bench.FILES: 1.25, bench.PYTHON: 2.5},
+    rounds=5,
+    seconds=60.0,
+)
+
+
+def run(config: RunConfig, images: Path | None) -> Comparison:
+    return compare(config, images, 1.0, lambda text: None, StopSignals())
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """24 images in three class folders, and what is no image."""
+    for number in range(24):
+        folder = tmp_path / "photos" / f"class{number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(picture(number % 3, number))
+    (tmp_path / "photos" / "class0" / "notes.txt").write_text("none")
+    return tmp_path / "photos"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split_folder", [False, True])
+def test_three_sources_are_measured_on_the_users_files(
+    split_folder: bool, stripes: Path, photos: Path, tmp_path: Path, cpu: InEffect
+) -> None:
+    images = photos
+    if split_folder:
+        images = tmp_path / "split"
+        images.mkdir()
+        photos.rename(images / "train")
+    found = run(replace(QUICK, dataset=str(stripes)), images)
+    assert [one.part for one in found.sources] == [bench.SHARDS, bench.FILES, bench.PYTHON]
+    assert all(one.images_per_s > 0 for one in found.sources)
+    assert (found.files, found.rows, found.shards, found.python_decodes) == (24, 48, 2, True)
+    assert set(found.gains) == {bench.FILES, bench.PYTHON}
+
+
+@pytest.mark.slow
+def test_rows_of_the_set_stand_in_for_files_and_are_gone_afterwards(
+    stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = run(replace(QUICK, dataset=str(stripes)), None)
+    assert (found.images, found.files, found.rows, found.shards) == (None, 48, 48, 1)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([vision.Decode(), vision.Resize(8)], ["Resize"]),
+        ([vision.RandomCropDecodeResize(8), vision.HWC2CHW()], ["RandomResizedCrop", "HWC2CHW"]),
+        ([lambda image: image], None),
+    ],
+)
+def test_what_pillow_has_decoded_is_not_decoded_again(given: list[Any], kept: list[str] | None) -> None:
+    left = for_pixels(given)
+    assert (None if left is None else [type(one).__name__ for one in left]) == kept
+
+
+def test_crop_keeps_its_settings() -> None:
+    crop = vision.RandomCropDecodeResize((8, 9), (0.2, 0.5), (0.9, 1.1), vision.Inter.BICUBIC, 3)
+    [same] = for_pixels([crop]) or []
+    assert (same.size, same.scale, same.ratio, same.max_attempts) == ((8, 9), (0.2, 0.5), (0.9, 1.1), 3)
+
+
+def test_python_source_gives_pixels_or_bytes(photos: Path) -> None:
+    file = photos / "class1" / "1.jpg"
+    pixels, label = Pictures([(file, 1)], decodes=True)[0]
+    assert (pixels.shape, pixels.dtype, label) == ((32, 32, 3), np.uint8, 1)
+    data, _ = Pictures([(file, 1)], decodes=False)[0]
+    assert data.tobytes() == file.read_bytes()
+
+
+def test_folder_that_is_none_or_has_too_few_images_is_refused(
+    stripes: Path, photos: Path, tmp_path: Path, cpu: InEffect
+) -> None:
+    with pytest.raises(TrainerError, match=r"--against .*nowhere is not a folder"):
+        run(replace(QUICK, dataset=str(stripes)), tmp_path / "nowhere")
+    with pytest.raises(TrainerError, match=r"24 images in class folders of .* too few for 2 batches of 16"):
+        run(replace(QUICK, dataset=str(stripes), batch_size=16), photos)
+
+
+def test_file_that_does_not_decode_is_not_blamed_on_the_set(stripes: Path, photos: Path, cpu: InEffect) -> None:
+    (photos / "class0" / "0.jpg").write_bytes(b"no image")
+    with pytest.raises(TrainerError, match=r"ImageFolderDataset failed on .*photos: .*leave --against out"):
+        run(replace(QUICK, dataset=str(stripes)), photos)
+
+
+def test_text_ends_with_what_sharding_buys() -> None:
+    assert bench_text(FOUND).splitlines() == [
+        "224 pixels, batch 32, recipe imagenet, 2 threads decode; 2,200 rows of shards",
+        "against 2,200 files: /data/photos; from a warm cache, 5 rounds by turns",
+        "",
+        "source                                  images/s   ratio   cores      memory",
+        "MindDataset                                  500    1.00     1.9     2.0 GiB",
+        "ImageFolderDataset                           400    0.80     1.9     2.0 GiB",
+        "GeneratorDataset, Pillow decodes             200    0.40     1.9     2.0 GiB",
+        "",
+        "Sharding buys 1.25 times the images/s of ImageFolderDataset and 2.50 times those",
+        "of GeneratorDataset in Python threads, and 15 shards in place of 2,200 files.",
+    ]
+    sample = bench_text(replace(FOUND, images=None, shards=1, python_decodes=False))
+    assert "a sample of the set, written as files" in " ".join(sample.split())
+    assert "GeneratorDataset, bytes from Python" in sample
+    assert sample.endswith("1 shard in place of 2,200 files.")
+
+
+def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Path | None, float]] = []
+
+    def fake(config: RunConfig, images: Path | None, seconds: float, *rest: Callable[..., Any]) -> Comparison:
+        given.append((images, seconds))
+        return FOUND
+
+    monkeypatch.setattr(bench, "compare", fake)
+    assert CliRunner().invoke(cli, ["bench", "set"]).stdout == bench_text(FOUND) + "\n"
+    told = CliRunner().invoke(cli, ["bench", "set", "--against", "photos", "--seconds", "9", "--json"]).stdout
+    assert json.loads(told) == dataclasses.asdict(FOUND)
+    assert given == [(None, 60.0), (Path("photos"), 9.0)]
