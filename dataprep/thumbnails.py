@@ -200,7 +200,7 @@ def _read(file: File) -> bytes:
     """The bytes of a file; none where it is not there as it was, or too large."""
     try:
         descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return b""
     with open(descriptor, "rb") as opened:
         found = os.fstat(descriptor)

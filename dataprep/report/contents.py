@@ -14,7 +14,7 @@ from dataprep.report.origin import Origin, find_origin
 from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
-from dataprep.report.survey import ASPECT_STEPS, Survey, Tell, look
+from dataprep.report.survey import ASPECT_STEPS, Sizes, Survey, Tell, look
 from dataprep.thumbnails import choose_sheet
 from dataprep.workdir import write_whole
 from schemas.dataset import Dataset, load_dataset
@@ -69,7 +69,8 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
     dataset = load_dataset(folder)
     out = out or folder / REPORT
     _check_out(out)
-    refused, groups = list_refused(folder, dataset, 12), list_equal(folder)
+    refused = list_refused(folder, dataset, 12)
+    groups = list_equal(folder, refused.problems)
     room = _room(dataset, refused, groups)
     survey = look(folder, dataset, room.sheets.pictures if room.sheets else 0, equal_keys(groups), tell)
     origin = find_origin(folder, dataset, refused.by_label)
@@ -87,7 +88,7 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         shards=_shards(dataset),
         policy=[(name.replace("_", " "), _shown(value)) for name, value in dataset.policy.items()],
         classes=_classes(dataset, refused),
-        sizes=_sizes(survey) if survey.measured else None,
+        sizes=_sizes(survey.measured) if survey.measured.rows else None,
         figures=_figures(dataset, survey),
         sheets=_sheets(dataset, pictures, room),
         refused=refused,
@@ -141,7 +142,7 @@ def _room(dataset: Dataset, refused: Refused, groups: list[Equal]) -> Room:
 def _totals(dataset: Dataset, origin: Origin) -> dict[str, Any]:
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     fields = (f"{field.name} ({field.type}{', indexed' if field.index else ''})" for field in dataset.schema.fields)
-    software = origin.started.get("software")
+    software = origin.software
     return {
         "splits": ", ".join(f"{name} {split.rows:,}" for name, split in dataset.splits.items()),
         "bytes": sum(shard.bytes + shard.index_bytes for shard in shards),
@@ -207,19 +208,20 @@ def _is_lacking(rows: int, total: int) -> bool:
     return total > 0 and not rows
 
 
-def _sizes(survey: Survey) -> dict[str, Any]:
-    """Quantiles of the short side, the extremes of the ratio, and the sizes that are most frequent."""
-    sides = sorted(survey.short_sides)
+def _sizes(measured: Sizes) -> dict[str, Any]:
+    """Quantiles of the short side, ratios out of reach, and the sizes that are most frequent."""
+    sides = sorted(measured.short_sides)
     common = [
-        [f"{width} × {height}", count, {"text": f"{count / survey.measured:.1%}", "value": count}]
-        for (width, height), count in survey.sizes.most_common(8)
+        [f"{width} × {height}", count, {"text": f"{count / measured.rows:.1%}", "value": count}]
+        for (width, height), count in measured.sizes.most_common(8)
     ]
     return {
+        "rows": measured.rows,
         "smallest": sides[0],
-        "median": _median(survey.short_sides),
+        "median": _median(measured.short_sides),
         "largest": sides[-1],
-        "different": len(survey.sizes),
-        "beyond": sum(count for step, count in survey.aspects.items() if abs(step) > figures.BEYOND * ASPECT_STEPS),
+        "different": len(measured.sizes),
+        "beyond": sum(count for step, count in measured.aspects.items() if abs(step) > figures.BEYOND * ASPECT_STEPS),
         "common": common,
     }
 
@@ -235,9 +237,9 @@ def _median(values: Counter[int]) -> int:
 
 def _figures(dataset: Dataset, survey: Survey) -> dict[str, str]:
     drawn = {}
-    if survey.short_sides:
-        drawn["short_sides"] = figures.short_sides(survey.short_sides)
-        drawn["aspects"] = figures.aspects(survey.aspects)
+    if survey.measured.rows:
+        drawn["short_sides"] = figures.short_sides(survey.measured.short_sides)
+        drawn["aspects"] = figures.aspects(survey.measured.aspects)
     if survey.image_bytes:
         drawn["image_bytes"] = figures.image_bytes(survey.image_bytes)
     if len(dataset.classes) >= DRAWN_CLASSES:
@@ -267,11 +269,11 @@ def _missing(
     dataset: Dataset, survey: Survey, refused: Refused, origin: Origin, room: Room, pictures: Pictures
 ) -> list[str]:
     """What the page cannot show, and why, a sentence each."""
-    found = [f"{problem}; look with dataprep verify" for problem in survey.problems[:5]]
+    found = [f"{problem}; look with dataprep verify" for problem in [*refused.problems, *survey.problems[:5]]]
     if len(survey.problems) > 5:
         found.append(f"{len(survey.problems) - 5} more shards cannot be read")
-    if survey.measured < dataset.written:
-        found.append(f"Sizes are those of a sample of {survey.measured:,} rows, since .work did not come along")
+    if survey.measured.rows < dataset.written:
+        found.append(f"Sizes are those of a sample of {survey.measured.rows:,} rows: .work did not come along whole")
     if refused.total and origin.source is None:
         found.append("Refused files are listed without pictures: their folder is noted in .work, which is not here")
     elif refused.total and not os.path.isdir(str(origin.source)):

@@ -2,9 +2,10 @@
 
 import json
 import shlex
+import sqlite3
 from collections import Counter
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,50 @@ _FLAGS = {"follow_links"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a set comes from. `source` is None where .work did not come along; `started` and `sealed` are the last such
-    lines of the run log, `command` makes the set again.
+    """Where a set comes from; `command` makes it again. `source` and what the run log says of the last run that worked
+    on it are None or empty where .work did not come along: its `software` and `workers`, when it was `sealed` and on
+    which `host`, and the `seconds` that it took.
     """
 
     source: str | None
     command: str
-    started: dict[str, Any] = field(default_factory=dict)
-    sealed: dict[str, Any] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    workers: int = 0
+    sealed: str = ""
+    host: str = ""
+    seconds: float = 0.0
 
 
 def find_origin(folder: Path, dataset: Dataset, refused: Counter[int]) -> Origin:
     """What is known of how the set in `folder` was made. `refused` counts refused files by label."""
-    source = None
-    plan = folder / WORK / "plan.sqlite"
-    if plan.is_file():
-        with closing(Plan.open(plan)) as saved:
-            source = saved.source
+    source = _source(folder / WORK / "plan.sqlite")
+    origin = Origin(source, _command(folder, source, dataset, refused))
     events: dict[str, dict[str, Any]] = {}
-    with suppress(OSError, ValueError, KeyError, TypeError), (folder / WORK / "run.jsonl").open("rb") as log:
-        for line in map(json.loads, log):
-            events[line["event"]] = line
-    return Origin(source, _command(folder, source, dataset, refused), events.get("start", {}), events.get("sealed", {}))
+    try:
+        with (folder / WORK / "run.jsonl").open("rb") as log:
+            for line in map(json.loads, log):
+                events[line["event"]] = line
+        start, sealed = events.get("start", {}), events["sealed"]
+        return replace(
+            origin,
+            software={str(name): str(version) for name, version in dict(start.get("software", {})).items()},
+            workers=int(start.get("workers", 0)),
+            sealed=str(sealed["time"]),
+            host=str(sealed["host"]),
+            seconds=float(sealed["seconds"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):  # a log that is gone or was cut tells nothing
+        return origin
+
+
+def _source(plan: Path) -> str | None:
+    if not plan.is_file():
+        return None
+    try:
+        with closing(Plan.open(plan)) as saved:
+            return str(saved.source)
+    except (sqlite3.Error, ValueError, KeyError, TypeError):
+        return None
 
 
 def _command(folder: Path, source: str | None, dataset: Dataset, refused: Counter[int]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.keys import printable
-from dataprep.terminal import many, size
+from dataprep.terminal import duration, many, size
 
 
 def need(*packages: str) -> None:
@@ -47,6 +47,7 @@ def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) ->
         "short": shorten,
         "size": size,
         "many": many,
+        "duration": duration,
         "by_count": _by_count,
         "explained": _explained,
     }

@@ -86,13 +86,22 @@ def _refused_files(
         if time.monotonic() > until:
             pictures.hurried = True
             return
-        files = ((reject, File(os.path.join(source, key_to_path(reject["key"])), reject["size"])) for reject in batch)
+        files = ((reject, File(_path(source, reject["key"]), reject["size"])) for reject in batch)
         for reject, made in maker.make(files, sheet):
             done += 1
             if made:
                 caption = f"{shorten(reject['key'])}: {shorten(reject['detail'])}"
                 pictures.refused[reject["reason"]].append((made, caption))
         tell("refused files", done, total)
+
+
+def _path(source: str, key: str) -> str:
+    """Where a refused file is; nowhere for a key that leaves the source, for the list may be a stranger's."""
+    try:
+        path = key_to_path(key)
+    except ValueError:
+        return ""
+    return "" if ".." in path.split("/") else os.path.join(source, path.lstrip("/"))
 
 
 def _next_batch(left: dict[str, list[Any]], pictures: Pictures, sheet: Sheet) -> list[Any]:

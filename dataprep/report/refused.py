@@ -4,7 +4,7 @@ import json
 import random
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ SHOWN_LEAKS, SHOWN_CONFLICTS, SHOWN_OTHERS = 24, 12, 12
 @dataclass
 class Refused:
     """What was refused: `packed` is the list for the page (gzip), of `listed` files of `total`. `reasons` are numbered
-    in it by their place here; `tried` has files by reason that may be shown, `by_label` counts those in class folders.
+    in it by their place here; `tried` has files by reason that may be shown, `by_label` counts those in class
+    folders. `problems` says what could not be read.
     """
 
     total: int = 0
@@ -29,6 +30,7 @@ class Refused:
     packed: bytes = b""
     reasons: list[str] = field(default_factory=list)
     by_label: Counter[int] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
     tried: defaultdict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -52,9 +54,9 @@ def list_refused(folder: Path, dataset: Dataset, pictures: int) -> Refused:
     depth = 1 if dataset.plan.get("layout") == "splits" else 0
     seen, chance = Counter[str](), random.Random(0)
     packer, parts, size = zlib.compressobj(9, zlib.DEFLATED, 31), [], 0
-    for reject in _lines(folder / REJECTS):
+    for reject in _lines(folder / REJECTS, {"key": str, "reason": str, "detail": str, "size": int}, refused.problems):
         refused.total += 1
-        reason = str(reject["reason"])
+        reason = reject["reason"]
         if reason not in refused.reasons:
             refused.reasons.append(reason)
         seen[reason] += 1
@@ -79,34 +81,47 @@ def _keep(kept: list[dict[str, Any]], reject: dict[str, Any], limit: int, seen: 
         kept[place] = reject
 
 
-def list_equal(folder: Path) -> list[Equal]:
-    """The groups of duplicates.jsonl that the page shows: leaks first, then conflicts, then others."""
+def list_equal(folder: Path, problems: list[str]) -> list[Equal]:
+    """The groups of duplicates.jsonl that the page shows: leaks first, then conflicts, then others. What cannot be read
+    is told to `problems`.
+    """
     kinds: tuple[list[Equal], ...] = [], [], []
     limits = SHOWN_LEAKS, SHOWN_CONFLICTS, SHOWN_OTHERS
-    for line in _lines(folder / DUPLICATES):
+    fields = {"kind": str, "keys": list, "splits": list, "classes": list, "leak": bool, "conflict": bool}
+    for line in _lines(folder / DUPLICATES, fields, problems):
         rank = 0 if line["leak"] else 1 if line["conflict"] else 2
-        if len(kinds[rank]) < limits[rank]:
-            kinds[rank].append(_equal(line))
+        if len(kinds[rank]) < limits[rank] and (equal := _equal(line)):
+            kinds[rank].append(equal)
     return [equal for kind in kinds for equal in kind]
 
 
-def _equal(line: dict[str, Any]) -> Equal:
-    rows = list(zip(line["keys"], line["splits"], line["classes"], strict=True))
-    first = rows[0]
+def _equal(line: dict[str, Any]) -> Equal | None:
+    """The two rows that tell most; None where the line has no two."""
+    rows = [tuple(map(str, row)) for row in zip(line["keys"], line["splits"], line["classes"], strict=False)]
     if line["leak"]:
-        first = next(row for row in rows if row[1] == "train")
-        second = next(row for row in rows if row[1] != "train")
-    elif line["conflict"]:
-        second = next(row for row in rows if row[2] != first[2])
+        rows.sort(key=lambda row: row[1] != "train")
+        others = [row for row in rows if row[1] != "train"]
     else:
-        second = rows[1]
-    return Equal(line["kind"], line["leak"], line["conflict"], (first, second), len(rows))
+        others = [row for row in rows[1:] if not line["conflict"] or row[2] != rows[0][2]]
+    if not others:
+        return None
+    (key, split, name), (other_key, other_split, other_name) = rows[0], others[0]
+    both = (key, split, name), (other_key, other_split, other_name)
+    return Equal(line["kind"], line["leak"], line["conflict"], both, len(rows))
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file of JSON lines; none where it is missing."""
+def _lines(path: Path, fields: Mapping[str, type], problems: list[str]) -> Iterator[dict[str, Any]]:
+    """The objects of a file of JSON lines that have these fields, up to the first that has not."""
+    number = 0
     try:
         with path.open("rb") as file:
-            yield from map(json.loads, file)
-    except FileNotFoundError:
-        return
+            for text in file:
+                number += 1
+                line = json.loads(text)
+                if not isinstance(line, dict) or any(type(line.get(name)) is not kind for name, kind in fields.items()):
+                    raise ValueError
+                yield line
+    except OSError:
+        problems.append(f"{path.name} is missing")
+    except ValueError:
+        problems.append(f"{path.name} is damaged in line {number}")

@@ -36,36 +36,44 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Survey:
-    """What the rows are like. `measured` rows gave sides, `sizes` and `aspects`, and their names `endings`; of
-    `sampled` rows, evenly spread over the set, `formats` are known. Aspects and bytes are counted by rounded steps,
-    see ASPECT_STEPS. `sheets` has labels and places, `keyed` places by key, both in the order of the set; `problems`
-    says what could not be read.
+class Sizes:
+    """Of so many `rows`: how many have which size, which short side and which ratio of the sides, and the endings of
+    their names. Ratios are counted by rounded steps, see ASPECT_STEPS.
     """
 
-    measured: int = 0
-    sampled: int = 0
+    rows: int = 0
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     short_sides: Counter[int] = field(default_factory=Counter)
     aspects: Counter[int] = field(default_factory=Counter)
-    image_bytes: Counter[int] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
-    formats: Counter[str] = field(default_factory=Counter)
-    sheets: list[tuple[int, Place]] = field(default_factory=list)
-    keyed: dict[str, Place] = field(default_factory=dict)
-    sample: list[Place] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
-    def measure(self, key: str, width: int, height: int) -> None:
-        """Count one row's size and the ending of its name."""
-        if not width or not height:
+    def add(self, key: str, width: int, height: int) -> None:
+        """Count one row; one without a size is left out."""
+        if width < 1 or height < 1:
             return
-        self.measured += 1
+        self.rows += 1
         self.short_sides[min(width, height)] += 1
         self.aspects[round(math.log2(width / height) * ASPECT_STEPS)] += 1
         if (width, height) in self.sizes or len(self.sizes) < MAX_KNOWN_SIZES:
             self.sizes[width, height] += 1
         self.endings[_ending(key)] += 1
+
+
+@dataclass
+class Survey:
+    """What the rows are like: `measured` are all of them or those of the sample. Of `sampled` rows, evenly spread over
+    the set, `formats` are known. `image_bytes` are counted by rounded steps, see BYTES_STEPS. `sheets` has labels and
+    places, `keyed` places by key, both in the order of the set; `problems` says what could not be read.
+    """
+
+    measured: Sizes = field(default_factory=Sizes)
+    sampled: int = 0
+    image_bytes: Counter[int] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    sheets: list[tuple[int, Place]] = field(default_factory=list)
+    keyed: dict[str, Place] = field(default_factory=dict)
+    sample: list[Place] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def _ending(key: str) -> str:
@@ -96,8 +104,9 @@ def look(folder: Path, dataset: Dataset, pictures: int, keys: Set[str], tell: Te
         except (ContractError, TypeError, ValueError) as error:
             survey.problems.append(f"{shard.name}: {error}" if not str(error).startswith(shard.name) else str(error))
         done += shard.rows
-    noted = _measure_all(folder, dataset, survey, tell)
-    _read_sample(folder, dataset, survey, tell, measure=not noted)
+    noted = _noted_sizes(folder, dataset, tell)
+    in_sample = _read_sample(folder, dataset, survey, tell)
+    survey.measured = noted or in_sample
     return survey
 
 
@@ -128,32 +137,33 @@ class _Columns:
             survey.keyed[row[self._at["key"]]] = place
 
 
-def _measure_all(folder: Path, dataset: Dataset, survey: Survey, tell: Tell) -> bool:
-    """Count what was noted of each row while it was written; False where those notes did not come along."""
-    files = [rows_file(folder, shard.name) for split in dataset.splits.values() for shard in split.shards]
-    if not all(path.is_file() for path in files):
-        return False
-    done = 0
-    for path in files:
-        for row in noted_rows(path):
-            survey.measure(row.key, row.width, row.height)
-            done += 1
-            if done % 10_000 == 0:
-                tell("sizes", done, dataset.written)
-    return True
+def _noted_sizes(folder: Path, dataset: Dataset, tell: Tell) -> Sizes | None:
+    """What was noted of each row while it was written; None where those notes did not come along whole."""
+    sizes = Sizes()
+    try:
+        for shard in (shard for split in dataset.splits.values() for shard in split.shards):
+            for row in noted_rows(rows_file(folder, shard.name)):
+                sizes.add(row.key, row.width, row.height)
+                if sizes.rows % 10_000 == 0:
+                    tell("sizes", sizes.rows, dataset.written)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return sizes if sizes.rows == dataset.written else None
 
 
-def _read_sample(folder: Path, dataset: Dataset, survey: Survey, tell: Tell, measure: bool) -> None:
+def _read_sample(folder: Path, dataset: Dataset, survey: Survey, tell: Tell) -> Sizes:
+    """Look into the rows of the sample; their sizes, as their headers say."""
+    sizes = Sizes()
     image, key = dataset.schema.column("image"), dataset.schema.column("key")
     for done, (_, row) in enumerate(read_places(folder, survey.sample)):
         if row is None:
             continue
         survey.sampled += 1
         survey.formats["JPEG" if row[image].startswith(JPEG_MAGIC) else "PNG"] += 1
-        if measure:
-            survey.measure(row[key], *image_size(row[image]))
+        sizes.add(str(row[key]), *image_size(row[image]))
         if done % 100 == 0:
             tell("sample", done, len(survey.sample))
+    return sizes
 
 
 def read_places(folder: Path, places: Iterable[Place]) -> Iterator[tuple[Place, dict[str, Any] | None]]:

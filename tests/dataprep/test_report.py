@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -29,6 +30,7 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK
 from tests.dataprep.conftest import Files, encoded, picture, shard
+from tests.dataprep.test_hostile import CASES, mutate
 
 
 def tell(what: str, done: int, total: int) -> None:
@@ -197,6 +199,40 @@ def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
     with pytest.raises(ContractError, match="edited"):
         report(sealed, None, tell)
     assert not (sealed / REPORT).exists()
+
+
+@pytest.mark.parametrize("pattern", ["*.jsonl", "train.mindrecord*", ".work/*.*", ".work/receipts/*"])
+def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
+    spoilt: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.setattr("dataprep.report.contents._figures", lambda *_: {})
+    monkeypatch.setattr("dataprep.report.contents.render", lambda *_, **values: str(values))
+    chance = random.Random(pattern)
+    paths = [path for path in sorted(spoilt.glob(pattern)) if path.is_file()]
+    assert paths
+    for path in paths:
+        original = path.read_bytes()
+        for _ in range(CASES // 16):
+            path.write_bytes(mutate(original, chance))
+            report(spoilt, spoilt / "page.html", lambda *_: None)
+            (spoilt / "page.html").unlink(missing_ok=True)
+        path.write_bytes(original)
+
+
+def test_a_list_that_is_damaged_is_read_up_to_there(spoilt: Path) -> None:
+    lines = (spoilt / REJECTS).read_bytes().splitlines(keepends=True)
+    (spoilt / REJECTS).write_bytes(lines[0] + b"{}\n" + lines[2])
+    reported = report(spoilt, None, tell)
+    assert reported.listed == 1
+    assert "rejects.jsonl is damaged in line 2; look with dataprep verify" in reported.missing
+
+
+def test_a_key_that_leaves_the_source_is_not_followed(made: Path, spoilt: Path) -> None:
+    cut = made / "raw" / "cat" / "cut.jpg"
+    line = {"key": f"../raw/cat/{cut.name}", "reason": "truncated", "detail": "", "size": cut.stat().st_size}
+    (spoilt / REJECTS).write_text(json.dumps({**line, "key": "cat/cut.jpg"}) + "\n" + json.dumps(line) + "\n")
+    report(spoilt, None, tell)
+    assert "1 of 1 that decode" in text_of(spoilt / REPORT)
 
 
 def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
