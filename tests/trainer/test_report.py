@@ -142,8 +142,8 @@ def test_runs_are_compared_by_results_settings_and_classes(run: Path, tmp_path: 
     said = words(page_of(run, other, write_run(tmp_path / "third")))
     for part in (
         "3 runs compared",
-        "1 first complete 90.00 % 3 4 40",
-        "2 second unfinished, 2 of 4 epochs done 70.00 % 2 2 20",
+        "1 first complete 90.00 % 3 4 0.5",
+        "2 second unfinished, 2 of 4 epochs done 70.00 % 2 2 1",
         "batch size 16 64 16",
         "Of third there is no evaluation yet",
     ):
