@@ -54,11 +54,11 @@ def _cell(value: float | None, text: str) -> dict[str, Any]:
 
 def results(outcomes: Sequence[Outcome]) -> Table:
     """A row a run."""
-    splits = sorted({split for one in outcomes for split in one.evaluated})
-    columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("in epoch", NUMBER)]
-    columns += [("epochs", NUMBER), ("training loss", NUMBER), ("val loss", NUMBER)]
+    splits = sorted({split for one in outcomes for split in one.evaluated} - {"val"})  # val was scored in each epoch
+    columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("epoch", NUMBER)]
+    columns += [("of", NUMBER), ("train loss", NUMBER), ("val loss", NUMBER)]
     columns += [("images/s", NUMBER), ("data wait", NUMBER), ("limited by", TEXT), ("time", NUMBER)]
-    columns += [(f"evaluated on {printable(split)}", NUMBER) for split in splits]
+    columns += [(f"{printable(split)} accuracy", NUMBER) for split in splits]
     rows = [
         [
             f"{place} {printable(one.run)}",
