@@ -31,4 +31,6 @@ def key_to_path(key: str) -> str:
 
 def printable(text: str) -> str:
     """`text` with what would move a cursor, or cannot be encoded, escaped: names come from strangers' disks."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

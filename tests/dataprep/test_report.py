@@ -98,13 +98,25 @@ def test_the_page_says_what_the_manifest_says(spoilt: Path) -> None:
     assert reported.digest == dataset.digest
     for part in (
         dataset.digest,
-        "29 found = 26 written + 3 refused + 0 ignored",
+        "29 found = 26 written + 3 rejected + 0 ignored",
         "Of all 26 rows, as they are written. Short side from 16 to 16 pixels",
         "24 × 16 26 100.0%",
         "gif_to_png GIF became PNG 1",
         "truncated it ends too early 1",
         "1 picture is in the set more than once, 1 of them in train and in val or test",
         *(file.sha256 for split in dataset.splits.values() for file in split.shards),
+    ):
+        assert part in said
+
+
+def test_where_nothing_is_wrong_the_page_says_so(sealed: Path) -> None:
+    assert report(sealed, None, tell).missing == []
+    said = text_of(sealed / REPORT)
+    for part in (
+        "42 found = 40 written + 0 rejected + 2 ignored",
+        "No file was refused.",
+        "No picture is in the set more than once.",
+        "No image was changed: all were written as they are.",
     ):
         assert part in said
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,23 @@ def test_equal_pictures_stand_side_by_side(browser: Browser, page: Path) -> None
     assert len(browser.find_all(".pair")) == len(HOSTILE)
 
 
+def test_a_page_is_in_order_for_those_who_do_not_see_it(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.wait_for("document.querySelectorAll('#list tbody tr').length")
+    every = "return [...document.querySelectorAll(arguments[0])].map((element) => element"
+    ids = browser.driver.execute_script(f"{every}.id)", "[id]")
+    assert len(ids) == len(set(ids))
+    levels = [int(tag[1]) for tag in browser.driver.execute_script(f"{every}.tagName)", "h1, h2, h3, h4")]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert all(browser.driver.execute_script(f"{every}.alt)", "main img"))
+    assert all(browser.driver.execute_script(f"{every}.labels.length)", "main input, main select"))
+    assert all(browser.driver.execute_script(f"{every}.caption.textContent)", "table"))
+    assert all(browser.driver.execute_script(f"{every}.scope)", "th"))
+    targets = [link.get_attribute("href").partition("#")[2] for link in browser.find_all(".contents a")]
+    assert targets == browser.driver.execute_script(f"{every}.id)", "main > section")
+
+
 def test_what_needs_scripts_is_said_where_they_are_off(browser: Browser, page: Path) -> None:
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
@@ -156,7 +174,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = random.Random(0)
     schema = load_schema("classification")
     names = tuple(f"class{number:04d} {chance.randbytes(6).hex()}" for number in range(CLASSES))
-    pictures = [encoded(Image.effect_noise((256, 192), 90).convert("RGB"), "JPEG") for _ in range(8)]
+    pictures = [encoded(Image.effect_noise((120, 90), 90).convert("RGB"), "JPEG") for _ in range(8)]
     with ShardWriter(out, ["train.mindrecord0"], 0, schema, Geometry(1 << 20, 1 << 22)) as writer:
         for row in range(3 * CLASSES):
             label = row % CLASSES
