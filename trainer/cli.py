@@ -308,7 +308,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
 @cli.command()
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), help="Page to write. [default: RUN/report.html, or here]")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Write one HTML page about RUN, or several side by side: curves, settings, confusion, worst images.

@@ -64,6 +64,18 @@ def test_outcome_is_that_of_the_epochs(tmp_path: Path) -> None:
     assert outcome(read_run(write_run(tmp_path / "whole"))).seconds == 12.5
 
 
+def test_what_limited_a_run_is_told_as_it_told_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(result | {"data_wait": 0.6, "bound": "feed"}))
+    found = outcome(read_run(run))
+    assert (found.bound, found.data_wait) == ("feed", 0.6)
+    assert found.limit is not None
+    assert found.limit.startswith("limit: the feed; 60% of the training time went by waiting for data")
+    (run / "result.json").write_text(json.dumps(result | {"data_wait": 0.6, "bound": ["other"]}))
+    assert outcome(read_run(run)).bound is None
+
+
 def test_of_equal_epochs_the_later_one_is_the_best_and_none_without_val(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     lines(run / "metrics.jsonl", [epoch(1, val_accuracy=0.8), epoch(2, val_accuracy=0.8), epoch(3, val_accuracy=0.1)])

@@ -93,6 +93,8 @@ def test_two_ranks_train_as_one_does_on_the_doubled_batch(
         "worker_1.log",
     ]
 
+    (start_line,) = lines(tmp_path / "two" / "starts.jsonl")
+    assert ("ranks", "2") in {(decision["setting"], decision["effect"]) for decision in start_line["decisions"]}
     one = RunConfig(str(stripes), out="one", model="mine:plain", recipe="none", image_size=32, epochs=3, batch_size=16)
     loop.train(replace(one, device="CPU", workers=1), Silent(), StopSignals())
     for mine, other in zip(*(lines(tmp_path / name / "metrics.jsonl") for name in ("one", "two")), strict=True):

@@ -51,7 +51,10 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     assert (found["rows"], found["accuracy"]) == (13, metrics["val_accuracy"])
     assert found["loss"] == pytest.approx(metrics["val_loss"], rel=1e-3)
     assert os.listdir(tmp_path) == ["mine"]
-    assert len(err.splitlines()) == 8, err
+    assert sorted(os.listdir(tmp_path / "mine")) == sorted([*RUN_FILES, "eval"])
+    told = err.splitlines()
+    assert len(told) == 9, err
+    assert told[-1] == "kept in mine/eval/val; 'trainer report mine' makes a page of it"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -139,11 +139,13 @@ def test_processes_of_a_run_are_listed_with_what_was_decided_otherwise(run: Path
 def test_runs_are_compared_by_results_settings_and_classes(run: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "second", replace(CONFIG, batch_size=64), epochs=2, complete=False)
     write_evaluation(other, CLASSES, 60)
+    write_evaluation(other, CLASSES, 60, split="test")
     said = words(page_of(run, other, write_run(tmp_path / "third")))
     for part in (
         "3 runs compared",
-        "1 first complete 90.00 % 3 4 40",
-        "2 second unfinished, 2 of 4 epochs done 70.00 % 2 2 20",
+        "data wait limited by time test accuracy",
+        "1 first complete 90.00 % 3 4 0.5",
+        "2 second unfinished, 2 of 4 epochs done 70.00 % 2 2 1",
         "batch size 16 64 16",
         "Of third there is no evaluation yet",
     ):

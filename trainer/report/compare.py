@@ -10,6 +10,7 @@ from typing import Any
 from trainer.config import RunConfig
 from trainer.decision import asked
 from trainer.report.history import Run, number
+from trainer.verdict import REMEDIES, what_limited
 
 UNKNOWN = "not kept"
 NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option
@@ -83,8 +84,9 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 class Outcome:
     """What a run came to; None where it is not known. Shares are 0..1, times in seconds.
 
-    `images_per_s` and `data_wait` are medians over the epochs. `evaluated` is the accuracy on each split that
-    `trainer eval` scored.
+    `images_per_s` is the median of the epochs, and so is `data_wait` where the run is not complete. `bound` is what
+    limited it: feed, compute or balanced; `limit` the sentence about that. `evaluated` is the accuracy on each split
+    that `trainer eval` scored.
     """
 
     run: str
@@ -98,6 +100,8 @@ class Outcome:
     last_loss: float | None
     images_per_s: float | None
     data_wait: float | None
+    bound: str | None
+    limit: str | None
     seconds: float | None
     evaluated: dict[str, float]
 
@@ -107,6 +111,9 @@ def outcome(run: Run) -> Outcome:
     last = run.epochs[-1] if run.epochs else {}
     steps = number((run.steps[-1] if run.steps else {}).get("step")) or 0
     best = _best(run)
+    result = run.result or {}
+    waited = number(result.get("data_wait"))
+    bound = next((word for word in REMEDIES if word == result.get("bound") and waited is not None), None)
     return Outcome(
         run=run.name,
         state=run.state,
@@ -118,7 +125,9 @@ def outcome(run: Run) -> Outcome:
         best_val_loss=min(_numbers(run, "val_loss"), default=None),
         last_loss=number(last.get("loss")),
         images_per_s=_median(run, "images_per_s"),
-        data_wait=_median(run, "data_wait"),
+        data_wait=_median(run, "data_wait") if waited is None else waited,
+        bound=bound,
+        limit=None if bound is None else what_limited(bound, waited or 0.0, run.decisions.get("device", ("", ""))[1]),
         seconds=_seconds(run),
         evaluated={one.split: one.accuracy for one in run.evaluations},
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.report.compare import outcome
 from trainer.report.evaluated import Evaluated
 from trainer.report.figures import matrix_png
 from trainer.report.history import Run, number
@@ -106,7 +107,7 @@ def _remarks(run: Run, found: Evaluated) -> list[str]:
     said = []
     if not found.same_data:
         said.append(f"This is not the data that the run was trained on, but {found.dataset}.")
-    best = number((run.result or {}).get("best_epoch"))
+    best = number((run.result or {}).get("best_epoch")) or outcome(run).best_epoch
     if best is not None and found.epoch is not None and best != found.epoch:
         said.append(f"It is of the weights of epoch {found.epoch}; the best are now those of epoch {best:g}.")
     return said

@@ -54,11 +54,11 @@ def _cell(value: float | None, text: str) -> dict[str, Any]:
 
 def results(outcomes: Sequence[Outcome]) -> Table:
     """A row a run."""
-    splits = sorted({split for one in outcomes for split in one.evaluated})
-    columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("in epoch", NUMBER)]
-    columns += [("epochs", NUMBER), ("steps", NUMBER), ("training loss", NUMBER), ("val loss", NUMBER)]
-    columns += [("images/s", NUMBER), ("data wait", NUMBER), ("time", NUMBER)]
-    columns += [(f"evaluated on {printable(split)}", NUMBER) for split in splits]
+    splits = sorted({split for one in outcomes for split in one.evaluated} - {"val"})  # val was scored in each epoch
+    columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("epoch", NUMBER)]
+    columns += [("of", NUMBER), ("train loss", NUMBER), ("val loss", NUMBER)]
+    columns += [("images/s", NUMBER), ("data wait", NUMBER), ("limited by", TEXT), ("time", NUMBER)]
+    columns += [(f"{printable(split)} accuracy", NUMBER) for split in splits]
     rows = [
         [
             f"{place} {printable(one.run)}",
@@ -66,11 +66,11 @@ def results(outcomes: Sequence[Outcome]) -> Table:
             share(one.best_accuracy),
             count(one.best_epoch),
             count(one.epochs),
-            count(one.steps),
             figure(one.last_loss),
             figure(one.best_val_loss),
             figure(one.images_per_s),
             share(one.data_wait),
+            one.bound or "",
             duration(one.seconds),
             *(share(one.evaluated.get(split)) for split in splits),
         ]
