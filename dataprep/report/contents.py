@@ -2,19 +2,17 @@
 
 import base64
 import os
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.pipeline import disk_errors
-from dataprep.report import figures
+from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
 from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
-from dataprep.report.survey import ASPECT_STEPS, Sizes, Survey, Tell, look
+from dataprep.report.survey import Survey, Tell, look
 from dataprep.thumbnails import choose_sheet
 from dataprep.workdir import write_whole
 from schemas.dataset import Dataset, load_dataset
@@ -26,8 +24,7 @@ LOOK_BYTES = 250_000
 REFUSED_BYTES = 450_000
 EQUAL_BYTES = 350_000
 SHEETS_BYTES = 3_900_000
-CLASS_BYTES = 700  # of a row in the table of classes
-MAX_CLASSES = 2000  # in that table
+CLASS_BYTES, SHARD_BYTES = 700, 450  # of a row in their tables
 MAX_SHEETS = 1000
 DRAWN_CLASSES = 12  # from so many on, a figure shows their sizes
 CONTENTS = (
@@ -85,13 +82,14 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         origin=origin,
         missing=missing,
         survey=survey,
-        totals=_totals(dataset, origin),
-        shards=_shards(dataset),
-        policy=[(name.replace("_", " "), _shown(value)) for name, value in dataset.policy.items()],
-        classes=_classes(dataset, refused),
-        sizes=_sizes(survey.measured) if survey.measured.rows else None,
+        totals=tables.totals(dataset, origin),
+        shards=tables.shards(dataset),
+        policy=tables.policy(dataset),
+        endings=tables.endings(survey.measured),
+        classes=tables.classes(dataset, refused),
+        sizes=tables.sizes(survey.measured) if survey.measured.rows else None,
         figures=_figures(dataset, survey),
-        sheets=_sheets(dataset, pictures, room),
+        sheets=tables.sheets(dataset, pictures, room),
         refused=refused,
         refused_pictures=pictures.refused,
         packed=base64.b64encode(refused.packed).decode(),
@@ -128,118 +126,17 @@ def _check_out(out: Path) -> None:
 
 
 def _room(dataset: Dataset, refused: Refused, groups: list[Equal]) -> Room:
-    """How many pictures of which size fit, when refused files and the table of classes have had their part."""
-    table = CLASS_BYTES * min(len(dataset.classes), MAX_CLASSES)
-    others = LOOK_BYTES + table + (len(refused.packed) + REFUSED_BYTES + EQUAL_BYTES) * 4 // 3
+    """How many pictures of which size fit, when refused files and tables have had their part."""
+    rows = CLASS_BYTES * min(len(dataset.classes), tables.MAX_CLASSES) + SHARD_BYTES * len(tables.shards(dataset))
+    others = LOOK_BYTES + rows + (len(refused.packed) + REFUSED_BYTES + EQUAL_BYTES) * 4 // 3
     left = min(SHEETS_BYTES, (PAGE_BYTES - others) * 3 // 4)
-    labels = _largest(dataset, MAX_SHEETS)
+    labels = tables.largest(dataset, MAX_SHEETS)
     return Room(
         frozenset(labels),
         choose_sheet(max(1, len(labels)), left),
         choose_sheet(max(1, len(refused.reasons)), REFUSED_BYTES, most=12),
         choose_sheet(max(1, len(groups)), EQUAL_BYTES, most=2),
     )
-
-
-def _totals(dataset: Dataset, origin: Origin) -> dict[str, Any]:
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    fields = (f"{field.name} ({field.type}{', indexed' if field.index else ''})" for field in dataset.schema.fields)
-    software = origin.software
-    return {
-        "splits": ", ".join(f"{name} {split.rows:,}" for name, split in dataset.splits.items()),
-        "bytes": sum(shard.bytes + shard.index_bytes for shard in shards),
-        "schema": f"{shorten(dataset.schema.name)}: {', '.join(fields)}",
-        "software": ", ".join(f"{name} {version}" for name, version in software.items()) if software else "not noted",
-    }
-
-
-def _shards(dataset: Dataset) -> list[list[Any]]:
-    return [
-        [shard.name, name, shard.rows, shard.bytes, shard.index_bytes, {"text": shard.sha256, "mono": True}]
-        for name, split in dataset.splits.items()
-        for shard in split.shards
-    ]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _largest(dataset: Dataset, count: int) -> list[int]:
-    """The labels of the classes with the most rows, in order."""
-    totals = _rows_of_classes(dataset)
-    return sorted(sorted(range(len(totals)), key=lambda label: -totals[label])[:count])
-
-
-def _rows_of_classes(dataset: Dataset) -> list[int]:
-    return [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
-
-
-def _classes(dataset: Dataset, refused: Refused) -> dict[str, Any]:
-    """The table of classes: rows a split, and a bar against the largest class."""
-    totals = _rows_of_classes(dataset)
-    largest = max([1, *totals])
-    columns = [("Class", "text"), ("Label", "number"), *((name, "number") for name in dataset.splits)]
-    columns += [("All", "number"), ("Refused", "number"), ("Share", "number"), ("Against the largest", "plain")]
-    rows = []
-    for label in _largest(dataset, MAX_CLASSES):
-        parts = [split.class_rows[label] for split in dataset.splits.values()]
-        share = totals[label] / max(1, dataset.written)
-        bar = [(part / largest, series) for series, part in enumerate(parts, 1)]
-        shown = {"text": f"{share:.2%}", "value": share}
-        rows.append(
-            [
-                shorten(dataset.classes[label]),
-                label,
-                *parts,
-                totals[label],
-                refused.by_label[label],
-                shown,
-                {"text": "", "bar": bar},
-            ]
-        )
-    filled = [total for total in totals if total]
-    return {
-        "columns": columns,
-        "rows": rows,
-        "smallest": min(filled, default=0),
-        "largest": largest,
-        "empty": len(totals) - len(filled),
-        "lacking": {name: sum(map(_is_lacking, split.class_rows, totals)) for name, split in dataset.splits.items()},
-    }
-
-
-def _is_lacking(rows: int, total: int) -> bool:
-    return total > 0 and not rows
-
-
-def _sizes(measured: Sizes) -> dict[str, Any]:
-    """Quantiles of the short side, ratios out of reach, and the sizes that are most frequent."""
-    sides = sorted(measured.short_sides)
-    common = [
-        [f"{width} × {height}", count, {"text": f"{count / measured.rows:.1%}", "value": count}]
-        for (width, height), count in measured.sizes.most_common(8)
-    ]
-    return {
-        "rows": measured.rows,
-        "smallest": sides[0],
-        "median": _median(measured.short_sides),
-        "largest": sides[-1],
-        "different": len(measured.sizes),
-        "beyond": sum(count for step, count in measured.aspects.items() if abs(step) > figures.BEYOND * ASPECT_STEPS),
-        "common": common,
-    }
-
-
-def _median(values: Counter[int]) -> int:
-    left = values.total() // 2
-    for value in sorted(values):
-        left -= values[value]
-        if left < 0:
-            return value
-    return max(values)
 
 
 def _figures(dataset: Dataset, survey: Survey) -> dict[str, str]:
@@ -252,23 +149,6 @@ def _figures(dataset: Dataset, survey: Survey) -> dict[str, str]:
     if len(dataset.classes) >= DRAWN_CLASSES:
         drawn["class_sizes"] = figures.class_sizes({name: split.class_rows for name, split in dataset.splits.items()})
     return drawn
-
-
-def _sheets(dataset: Dataset, pictures: Pictures, room: Room) -> dict[str, Any]:
-    """The contact sheets as the page's script wants them: names, rows, and pictures (JPEG, width, height, caption)."""
-    totals = _rows_of_classes(dataset)
-    return {
-        "side": room.sheets.side,
-        "pictures": room.sheets.pictures,
-        "classes": [
-            [
-                shorten(dataset.classes[label]),
-                totals[label],
-                [[made.base64, made.width, made.height, caption] for made, caption in pictures.sheets[label]],
-            ]
-            for label in sorted(room.labels)
-        ],
-    }
 
 
 def _missing(
@@ -292,6 +172,9 @@ def _missing(
         found.append("There are no pictures of the classes: the schema has no indexed label")
     elif len(room.labels) < len(dataset.classes):
         found.append(f"The {len(room.labels):,} largest of {len(dataset.classes):,} classes have pictures")
-    if len(dataset.classes) > MAX_CLASSES:
-        found.append(f"The table of classes has the {MAX_CLASSES:,} largest of {len(dataset.classes):,}")
+    if len(dataset.classes) > tables.MAX_CLASSES:
+        found.append(f"The table of classes has the {tables.MAX_CLASSES:,} largest of {len(dataset.classes):,}")
+    shards = sum(len(split.shards) for split in dataset.splits.values())
+    if shards > tables.MAX_SHARDS:
+        found.append(f"The table of shards has the first {tables.MAX_SHARDS:,} of {shards:,}")
     return found

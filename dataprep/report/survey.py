@@ -21,6 +21,7 @@ from schemas.errors import ContractError
 
 SAMPLE_ROWS = 2000
 MAX_KNOWN_SIZES = 50_000  # different sizes that are counted; of more, the rest is left out
+MAX_KNOWN_ENDINGS = 1000
 # Steps of the histograms: so many a doubling.
 ASPECT_STEPS = 12
 BYTES_STEPS = 3
@@ -57,7 +58,9 @@ class Sizes:
         self.aspects[round(math.log2(width / height) * ASPECT_STEPS)] += 1
         if (width, height) in self.sizes or len(self.sizes) < MAX_KNOWN_SIZES:
             self.sizes[width, height] += 1
-        self.endings[_ending(key)] += 1
+        ending = _ending(key)
+        if ending in self.endings or len(self.endings) < MAX_KNOWN_ENDINGS:
+            self.endings[ending] += 1
 
 
 @dataclass

@@ -341,6 +341,20 @@ def test_a_list_that_is_too_long_is_cut_and_says_so(many_refused: Path, monkeypa
     assert f"The page lists {reported.listed:,} of 5,000 refused files, rejects.jsonl all" in reported.missing
 
 
+def test_what_a_table_has_no_room_for_is_said(spoilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_CLASSES", "MAX_SHARDS", "ENDINGS"):
+        monkeypatch.setattr(f"dataprep.report.tables.{name}", 1)
+    monkeypatch.setattr("dataprep.report.contents.MAX_SHEETS", 1)
+    reported = report(spoilt, None, tell)
+    shards = sum(len(split.shards) for split in load_dataset(spoilt).splits.values())
+    assert reported.missing == [
+        "The 1 largest of 2 classes have pictures",
+        "The table of classes has the 1 largest of 2",
+        f"The table of shards has the first 1 of {shards}",
+    ]
+    assert "png 13 others 13" in text_of(spoilt / REPORT)
+
+
 def test_a_fair_choice_of_each_reason_is_tried(many_refused: Path) -> None:
     refused = list_refused(many_refused, load_dataset(many_refused), 12)
     for reason in ("truncated", "empty"):
