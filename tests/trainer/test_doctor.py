@@ -39,7 +39,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
     told: list[str] = []
-    found = doctor.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 6.0, told.append, StopSignals())
+    found = doctor.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
     names = [part.part for part in found.parts]
     assert names == ["read", "decode", "augment", "feed", "step O0", "loop, sink off"]
     assert all(part.images_per_s > 0 and part.memory_bytes > 0 for part in found.parts)
@@ -61,7 +61,7 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
     judge = doctor.judge
     monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="feed"))
     config = replace(QUICK, dataset=str(make_set({"train": 48})))
-    found = doctor.diagnose(config, 6.0, lambda text: None, StopSignals())
+    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
     flags = [one.flags for one in found.tried if one.part == "feed"]
     assert flags[0] == "dataprep shard ... --resize 18"
     assert "--prefetch 4" in flags
