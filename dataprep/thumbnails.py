@@ -67,7 +67,7 @@ class Thumbnail:
 
 
 def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
-    """The largest that so many sheets of at most `most` pictures can be in `budget_bytes`; the least where none fits."""
+    """The largest that so many sheets of up to `most` pictures can be in `budget_bytes`; the least if none fits."""
     for pictures, side in SHEETS:
         sheet = Sheet(min(pictures, most), side, side * side // 4 + 500)
         if sheet.pictures * sheet.picture_bytes * sheets <= budget_bytes:
