@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import read, rows, scan, start, train, write
+from benchmarks import loop, read, rows, scan, start, write
 from benchmarks.report import as_object, describe, extra_ratios, machine, save, table
 from benchmarks.suite import Suite, measure
 
@@ -24,7 +24,7 @@ SUITES: dict[str, tuple[str, Callable[[argparse.Namespace, Path], Suite]]] = {
     "rows": ("time and memory to the first batch of large sets of tiny images", rows.rows_suite),
     "scan": ("large folders, and large plans", scan.scan_suite),
     "start": ("how soon the programs answer, and what a worker takes", start.start_suite),
-    "train": ("the feed alone, the model alone, and both", train.train_suite),
+    "loop": ("training: the feed alone, the step alone, and both", loop.loop_suite),
 }
 WITHOUT_IMAGES = ("rows", "scan")
 

@@ -100,7 +100,8 @@ def examine(session: Session) -> Diagnosis:
     trainee = Trainee(session.plan, session.home)
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
     found = _measure(session, trainee, rows)
-    session.tell(f"{found.verdict.bound}: trying what might help")
+    bound, limit = found.verdict.bound, found.verdict.limit
+    session.tell(f"limit {limit:.0f} images/s ({bound}); trying what might help")
     trials = Trials(session, trainee)
     _try(trials, found, rows)
     found.confirmed = trials.confirm(session.left_s())

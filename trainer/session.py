@@ -41,9 +41,9 @@ class Session:
         self.stop.check()
         return turn
 
-    def rounds(self, parts: Sequence[Part], count: int, seconds: float) -> dict[str, list[Turn]]:
-        """Up to `count` turns of each, within so many seconds if one round allows it."""
-        return take_turns(parts, count, self.clock() + seconds, self.take, self.clock)
+    def rounds(self, parts: Sequence[Part], count: int, seconds: float, least: int = 1) -> dict[str, list[Turn]]:
+        """Up to `count` turns of each and no fewer than `least`, within so many seconds if those allow it."""
+        return take_turns(parts, count, self.clock() + seconds, self.take, self.clock, least)
 
     def planned(self, **changes: Any) -> RunPlan:
         """The plan with other flags; raises TrainerError when they do not go together."""

@@ -114,12 +114,12 @@ def measure(part: Part, seconds: float, check: Callable[[], None], clock: Clock 
 
 
 def take_turns(
-    parts: Sequence[Part], count: int, until: float, take: Callable[[Part, float], Turn], clock: Clock
+    parts: Sequence[Part], count: int, until: float, take: Callable[[Part, float], Turn], clock: Clock, least: int = 1
 ) -> dict[str, list[Turn]]:
     """Up to `count` turns of each part, round by round, to be done at `until` on the clock; by name.
 
-    What turns take beside their own time is learnt on the way and left room for. Rounds are whole; the first is
-    made in any case.
+    What turns take beside their own time is learnt on the way and left room for. Rounds are whole; `least` of them
+    are made in any case.
     """
     found: dict[str, list[Turn]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
@@ -127,7 +127,8 @@ def take_turns(
     for place, part in enumerate(queue):
         began = clock()
         if place % len(parts) == 0:
-            if place and began + (began - round_began) / 2 > until:  # the next round would be half over time
+            late = began + (began - round_began) / 2 > until  # the next round would be half over time
+            if place >= least * len(parts) and late:
                 break
             round_began = began
         rest = queue[place:]

@@ -99,7 +99,7 @@ def python_transforms(seen: Observation) -> Trap | None:
     if not seen.python_ops:
         return None
     names = ", ".join(seen.python_ops)
-    text = f"{names} run in Python, where {seen.workers} threads share one interpreter"
+    text = f"of the recipe's, in Python: {names}; all threads share one interpreter"
     return Trap("Python transforms", text, "use mindspore.dataset.vision operators on uint8, which are C++")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainer.errors import TrainerError
 from trainer.plan import RunPlan
-from trainer.remedies import Remedy, Tried, weigh
+from trainer.remedies import LEAST_ROUNDS, Remedy, Tried, weigh
 from trainer.sampling import Row, as_set, shrunk
 from trainer.session import Session
 from trainer.stages import LEAST_TURN_S, Part, Trainee, feeding, loop_part, pipeline_part, step_part
@@ -46,6 +46,8 @@ class Trials:
             chosen.append(remedy)
             parts.append(pipeline_part(remedy.flags, plan, feeding))
             self._loops[remedy.flags] = partial(loop_part, "with", plan, self.trainee)
+        if chosen:
+            self.session.tell(f"trying {', '.join(one.flags for one in chosen)}")
         self._weigh("feed", own, parts, chosen, seconds)
 
     def resize(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
@@ -55,6 +57,7 @@ class Trials:
         if len(rows) < session.plan.config.batch_size:
             self.left_out.append(f"{remedy.flags} (the rows are too large for a sample)")
             return
+        session.tell(f"trying {remedy.flags} on {len(rows)} rows")
         began = session.clock()
         as_they_are = as_set(rows, Path.cwd() / "as_they_are", session.plan)
         small = shrunk(rows, remedy.resize, session.plan, session.stop.check)
@@ -72,6 +75,7 @@ class Trials:
             if left < self.trainee.compile_s / 2:  # half of it is overdrawn rather than all of it unused
                 self.left_out.append(remedy.flags)
                 continue
+            session.tell(f"trying {remedy.flags}")
             began = session.clock()
             try:
                 other = Trainee(session.planned(**remedy.changes), session.home)
@@ -95,8 +99,9 @@ class Trials:
         if seconds <= 0:
             self.left_out.append(f"{best.flags} in the whole loop")
             return None
+        self.session.tell(f"trying {best.flags} in the whole loop")
         own = loop_part("own", self.session.plan, self.trainee)
-        turns = self.session.rounds([own, self._loops[best.flags]()], ROUNDS, seconds)
+        turns = self.session.rounds([own, self._loops[best.flags]()], ROUNDS, seconds, LEAST_ROUNDS)
         before, after = ([turn.images_per_s for turn in done] for done in turns.values())
         confirmed = weigh(Remedy(best.flags, price=best.price), "loop", before, after)
         if confirmed.gain < 1:
@@ -104,7 +109,7 @@ class Trials:
         return confirmed
 
     def _weigh(self, part: str, own: Part, others: Sequence[Part], remedies: Sequence[Remedy], seconds: float) -> None:
-        turns = self.session.rounds([own, *others], ROUNDS, seconds) if others else {}
+        turns = self.session.rounds([own, *others], ROUNDS, seconds, LEAST_ROUNDS) if others else {}
         rates = {name: [turn.images_per_s for turn in done] for name, done in turns.items()}
         for remedy in remedies:
             self.tried.append(weigh(remedy, part, rates["own"], rates[remedy.flags]))

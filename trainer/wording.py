@@ -28,7 +28,7 @@ def doctor_text(found: Diagnosis) -> str:
         "\n".join(_table(found)),
         "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
         *_section("What helped when it was tried, by turns with what there is:", _helped(found)),
-        *_section("Tried without gain:", _vain(found)),
+        *_section("Tried without a steady gain:", _vain(found)),
         *_section("Traps that apply:", (f"{one.name}: {one.seen}. Remedy: {one.remedy}." for one in found.traps)),
         *_section("Does not run here:", (f"{flags}: {why}" for flags, why in found.failed.items())),
         *_section("Left out for lack of time:", found.left_out),

@@ -23,7 +23,7 @@ def program(*arguments: object, cwd: Path | None = None, check_imports: str = ""
 NO_HEAVY = "print('HEAVY', [m for m in ('mindspore', 'numpy', 'tqdm', 'PIL', 'dataprep') if m in sys.modules])"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["eval", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["eval", "--help"], ["doctor", "--help"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     done = program(*arguments, check_imports=NO_HEAVY)
     assert done.returncode == 0

@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.trainer.test_wording import FOUND
 from trainer import doctor
 from trainer.cli import cli
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
+from trainer.plan import plan_run
+from trainer.remedies import Tried
 from trainer.signals import StopSignals
+from trainer.stages import Trainee, loop_part
+from trainer.traps import find_traps
 
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
 ROOT = Path(__file__).parents[2]
@@ -34,7 +39,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
     told: list[str] = []
-    found = doctor.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 6.0, told.append, StopSignals())
+    found = doctor.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
     names = [part.part for part in found.parts]
     assert names == ["read", "decode", "augment", "feed", "step O0", "loop, sink off"]
     assert all(part.images_per_s > 0 and part.memory_bytes > 0 for part in found.parts)
@@ -56,7 +61,7 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
     judge = doctor.judge
     monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="feed"))
     config = replace(QUICK, dataset=str(make_set({"train": 48})))
-    found = doctor.diagnose(config, 6.0, lambda text: None, StopSignals())
+    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
     flags = [one.flags for one in found.tried if one.part == "feed"]
     assert flags[0] == "dataprep shard ... --resize 18"
     assert "--prefetch 4" in flags
@@ -91,3 +96,34 @@ def test_interrupted_doctor_leaves_nothing_behind(stripes: Path, tmp_path: Path)
     assert err.splitlines()[-1] == "Error: stopped by SIGINT"
     assert os.listdir(tmp_path) == ["tmp"]
     assert os.listdir(tmp_path / "tmp") == []
+
+
+def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
+    config = RunConfig(str(stripes), device="Ascend", mode="pynative", amp_level="O0", sink=False, workers=2)
+    plan = plan_run(config, Machine(ascend=True, cores=64))
+    tried = [
+        Tried("--amp-level O2", "step", 100, 190, 1.9, True),
+        Tried("--batch-size 64", "step", 100, 130, 1.3, True),
+    ]
+    seen = doctor.observe(plan, replace(FOUND, device="Ascend", cores=64, tried=tried, short_side=90))
+    assert (seen.device, seen.graph, seen.amp_level, seen.sink, seen.sink_asked) == (
+        "Ascend",
+        False,
+        "O0",
+        False,
+        False,
+    )
+    assert (seen.workers, seen.workers_asked, seen.cores, seen.cores_busy) == (2, 2, 64, 1.9)
+    assert (seen.image_side, seen.resize_side, seen.short_side) == (64, 73, 90)
+    assert (seen.o2_gain, seen.batch_gain, seen.graph_gain) == (1.9, 1.3, None)
+    names = [trap.name for trap in find_traps(seen)]
+    assert names == ["pynative mode", "O0 on Ascend", "few workers", "small batch"]
+
+
+def test_sink_that_ascend_has_is_measured_off_too(stripes: Path, tmp_path: Path) -> None:
+    plan = plan_run(RunConfig(str(stripes), device="Ascend"), Machine(ascend=True, cores=8))
+    part = loop_part("loop, sink on", plan, Trainee(plan, tmp_path))
+    assert part.warm == 1, "one callback stands for a whole sink"
+    assert plan.effect.train.arguments["dataset_sink_mode"] is True
+    off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
+    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm > 1

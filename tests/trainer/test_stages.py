@@ -91,6 +91,18 @@ def test_first_round_is_whole_and_no_other_begins_that_would_be_half_too_late() 
     assert taken[1][1] == LEAST_TURN_S
 
 
+def test_as_many_rounds_as_must_be_are_made_however_late() -> None:
+    clock, taken = Clock(), []
+
+    def take(one: Part, given_s: float) -> Turn:
+        taken.append(one.name)
+        clock.now += 10.0
+        return Turn(1, 1.0, 1.0, 0)
+
+    take_turns([part("a"), part("b")], 5, 1.0, take, clock, least=2)
+    assert taken == ["a", "b", "a", "b"]
+
+
 def test_rounds_are_summed_up_as_medians() -> None:
     found = summed_up({"feed": [Turn(10, 1.0, 1.5, 5, 0.1), Turn(90, 1.0, 1.5, 9, 0.5), Turn(20, 1.0, 3.0, 7, 0.2)]})
     feed = found["feed"]

@@ -83,7 +83,7 @@ def test_table_and_verdict_fit_a_terminal_and_read_from_top_to_bottom() -> None:
         "- dataprep shard ... --resize 256 in the whole loop: loop 181 to 399 images/s,",
         "  2.20 times",
         "",
-        "Tried without gain:",
+        "Tried without a steady gain:",
         "- --prefetch 16 (feed 1.01 times), --amp-level O2 (step 0.50 times)",
         "",
         "Traps that apply:",
