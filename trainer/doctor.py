@@ -21,7 +21,6 @@ from trainer.sampling import Row, short_sides, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import (
-    LEAST_TURN_S,
     Measured,
     Trainee,
     augmenting,
@@ -127,7 +126,8 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
     if effect.sink:
         parts.append(loop_part("loop, sink off", session.planned(sink=False), trainee))
     storage = _storage(session)
-    session.take(step, LEAST_TURN_S)  # compiles
+    trainee.compile()
+    session.stop.check()
     turns = session.rounds(parts, ROUNDS, session.left_s(BASE))
     seen = summed_up(turns)
     cores = usable_cores()

@@ -12,7 +12,7 @@ from trainer.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.remedies import Remedy, Tried, weigh
 from trainer.sampling import Row, as_set, shrunk
 from trainer.session import Session
-from trainer.stages import LEAST_TURN_S, Part, Trainee, feeding, loop_part, pipeline_part, step_part
+from trainer.stages import Part, Trainee, feeding, loop_part, pipeline_part, step_part
 
 REPEATS = 64  # of a sample, so that its epochs are no shorter than those of a set
 FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said that flags do not go here
@@ -79,12 +79,12 @@ class Trials:
             left = (until - began) / (len(remedies) - place)
             try:
                 other = Trainee(session.planned(**remedy.changes), session.home)
-                part = step_part(remedy.flags, other)
-                session.take(part, LEAST_TURN_S)  # compiles
+                other.compile()
             except FAILURES as error:
                 self.failed[remedy.flags] = _first_line(error)
                 continue
-            own = step_part("own", self.trainee)
+            session.stop.check()
+            own, part = step_part("own", self.trainee), step_part(remedy.flags, other)
             self._weigh("step", own, [part], [remedy], left - (session.clock() - began))
             self._loops[remedy.flags] = partial(loop_part, "with", other.plan, other)
 
