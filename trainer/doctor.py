@@ -21,7 +21,6 @@ from trainer.sampling import Row, short_sides, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import (
-    LEAST_TURN_S,
     Measured,
     Trainee,
     augmenting,
@@ -38,9 +37,9 @@ from trainer.traps import Observation, Trap, find_traps
 from trainer.trials import Trials
 from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, Verdict, judge
 
-ROUNDS, ENOUGH_ROUNDS = 4, 3
-# Of the time: for what there is, for trials on top of it, and the rest for the best of them in the whole loop.
-BASE, TRIALS = 0.5, 0.87
+ROUNDS = 3
+# Of the time, each on top of those before: what there is, trials of the feed, of the step; last the best in the loop.
+BASE, FEED_TRIALS, TRIALS = 0.42, 0.6, 0.92
 STORAGE_S = 1.0
 SAMPLE_ROWS = 192
 SIDES = 24  # images whose sides are looked at
@@ -127,7 +126,8 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
     if effect.sink:
         parts.append(loop_part("loop, sink off", session.planned(sink=False), trainee))
     storage = _storage(session)
-    session.take(step, LEAST_TURN_S)  # compiles
+    trainee.compile()
+    session.stop.check()
     turns = session.rounds(parts, ROUNDS, session.left_s(BASE))
     seen = summed_up(turns)
     cores = usable_cores()
@@ -150,7 +150,7 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         on, off = ([turn.images_per_s for turn in turns[f"loop, sink {state}"]] for state in ("on", "off"))
         found.tried.append(weigh(Remedy("--no-sink"), "loop", on, off))
     done = min(map(len, turns.values()))
-    if done < ENOUGH_ROUNDS:
+    if done < ROUNDS:
         found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are rough, give more --seconds")
     return found
 
@@ -186,7 +186,7 @@ def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
     if bound in (FEED, BALANCED):
         place = Place(effect.workers, effect.prefetch, found.cores, found.image_size, found.short_side)
         remedies = feed_remedies(config, session.plan.recipe, place)
-        share = 0.6 * session.left_s(TRIALS) / max(1, len(remedies))
+        share = session.left_s(FEED_TRIALS) / max(1, len(remedies))
         for remedy in (one for one in remedies if one.resize is not None):
             trials.resize(remedy, rows, 2 * share)
         flags = [one for one in remedies if one.resize is None]

@@ -26,12 +26,18 @@ def read_config(context: click.Context, parameter: click.Parameter, value: str |
     if value is None:
         return None
     known = {name.name for name in context.command.params if name.name} - {"config", "dataset", "help"}
+    known |= _names(run_options)  # one file serves every command that takes a run's options
     values = {key.replace("-", "_"): entry for key, entry in _toml(value).items()}
     for key in values:
         if key not in known:
             raise click.BadParameter(f"unknown key '{key}'; {nearest(key, known)}", context, parameter)
     context.default_map = {**(context.default_map or {}), **values}
     return value
+
+
+def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:
+    """The names of the options that a decorator adds."""
+    return {option.name for option in decorator(lambda: None).__click_params__} - {"config"}
 
 
 def _toml(path: str) -> dict[str, Any]:

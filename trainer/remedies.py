@@ -11,7 +11,7 @@ from trainer.precision import AMP_LEVELS
 from trainer.recipes import IMAGENET_CROP, RECIPES, Recipe
 
 LEAST_GAIN = 1.05  # below that a gain is not worth a flag
-LEAST_ROUNDS = 2
+LEAST_ROUNDS = 3
 ROOM = 1.25  # times the side that shards would be resized to: what images must have for it to be worth a trial
 MOST_PREFETCH = 128
 CHEAPER = {"randaugment": "imagenet", "autoaugment": "imagenet", "trivial": "imagenet"}
@@ -46,7 +46,7 @@ class Tried:
 def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[float]) -> Tried:
     """Judge a trial by images/s round by round: the median gain must be worth it, and each round must show one.
 
-    One round alone recommends nothing, whatever it shows.
+    Fewer than three rounds recommend nothing, whatever they show.
     """
     gains = [late / early for early, late in zip(before, after, strict=True)]
     gain = statistics.median(gains)

@@ -54,8 +54,8 @@ class Turn:
 
 
 class Lap:
-    """Counts the images of a turn of `seconds`. The first `warm` batches are not counted, nor is more than half of the
-    turn's time spent on them once the first has come. `check` may raise to end it all.
+    """Counts the images of a turn of `seconds`, from now on. The first `warm` batches are not counted, nor is more than
+    half of the turn's time spent on them once the first has come. `check` may raise to end it all.
     """
 
     def __init__(self, seconds: float, warm: int, clock: Clock, cpu_clock: Clock, check: Callable[[], None]) -> None:
@@ -65,7 +65,8 @@ class Lap:
         self.check = check
         self._cold = warm
         self._first: float | None = None
-        self._began = self._ended = self._cpu_began = self._cpu_ended = 0.0
+        self._began = self._ended = clock()
+        self._cpu_began = self._cpu_ended = cpu_clock()
         self._images = 0
 
     @property
@@ -99,16 +100,19 @@ class Part:
     """Something to measure: `work` does batches until the lap is over and returns the share of waiting, if it sees it.
 
     `warm` is how many batches come before it runs as it will; `weight` how long its turns are beside the others'.
+    `prepare` is called before each turn, for what is to be in none.
     """
 
     name: str
     work: Callable[[Lap], float | None]
     warm: int = 1
     weight: int = 1
+    prepare: Callable[[], None] = lambda: None
 
 
 def measure(part: Part, seconds: float, check: Callable[[], None], clock: Clock = time.perf_counter) -> Turn:
     """One turn of a part."""
+    part.prepare()
     lap = Lap(seconds, part.warm, clock, time.process_time, check)
     return lap.turn(part.work(lap))
 
@@ -235,11 +239,20 @@ class Trainee:
     @functools.cached_property
     def step(self) -> TrainStep:
         """The step, ready to train."""
-        switch(self.plan.effect)
         rates = [STILL * self.plan.lr] * UPDATES
         _, step = network_and_step(self.plan, rates, self.home, lambda said: None)
         step.set_train(True)
         return step
+
+    def compile(self) -> None:
+        """Build the step and take it once; nothing when that is done."""
+        switch(self.plan.effect)
+        if self.compile_s:
+            return
+        images, labels = self.batch
+        began = time.perf_counter()
+        self.step(images, labels).asnumpy()
+        self.compile_s = time.perf_counter() - began
 
     @functools.cached_property
     def batch(self) -> list[Any]:
@@ -252,16 +265,12 @@ def step_part(name: str, trainee: Trainee) -> Part:
 
     def work(lap: Lap) -> None:
         images, labels = trainee.batch
-        began = lap.clock()
-        step = trainee.step
-        switch(trainee.plan.effect)
         while True:
-            step(images, labels).asnumpy()  # waits for the device
-            trainee.compile_s = trainee.compile_s or lap.clock() - began
+            trainee.step(images, labels).asnumpy()  # waits for the device
             if lap.done(trainee.plan.config.batch_size):
                 break
 
-    return Part(name, work)
+    return Part(name, work, warm=0, prepare=trainee.compile)
 
 
 class Pace(Watch):
@@ -304,12 +313,11 @@ def loop_part(name: str, plan: RunPlan, trainee: Trainee, make: Callable[[RunPla
     warm = 2 + plan.effect.prefetch + 2 * plan.effect.batchers
 
     def work(lap: Lap) -> float | None:
-        step = trainee.step
         switch(plan.effect)
-        pace = Pace(plan, step, lap, StopSignals())
+        pace = Pace(plan, trainee.step, lap, StopSignals())
         epochs, call = rounds(plan.effect.train, EPOCHS, plan.steps, 0)
-        call.make(Model(step), epochs, make(plan), [pace])
+        call.make(Model(trainee.step), epochs, make(plan), [pace])
         seconds = pace.wait_s + pace.work_s
         return None if plan.effect.sink or not seconds else pace.wait_s / seconds
 
-    return Part(name, work, warm=1 if plan.effect.sink else warm, weight=LOOP_WEIGHT)
+    return Part(name, work, 1 if plan.effect.sink else warm, LOOP_WEIGHT, trainee.compile)

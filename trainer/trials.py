@@ -8,12 +8,12 @@ from typing import Any
 
 from trainer.errors import TrainerError
 from trainer.plan import RunPlan
-from trainer.remedies import LEAST_ROUNDS, Remedy, Tried, weigh
+from trainer.remedies import LEAST_ROUNDS as ROUNDS
+from trainer.remedies import Remedy, Tried, weigh
 from trainer.sampling import Row, as_set, shrunk
 from trainer.session import Session
-from trainer.stages import LEAST_TURN_S, Part, Trainee, feeding, loop_part, pipeline_part, step_part
+from trainer.stages import Part, Trainee, feeding, loop_part, pipeline_part, step_part
 
-ROUNDS = 3
 REPEATS = 64  # of a sample, so that its epochs are no shorter than those of a set
 FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said that flags do not go here
 
@@ -71,20 +71,20 @@ class Trials:
         session = self.session
         until = session.clock() + seconds
         for place, remedy in enumerate(remedies):
-            left = (until - session.clock()) / (len(remedies) - place)
-            if left < self.trainee.compile_s / 2:  # half of it is overdrawn rather than all of it unused
+            began = session.clock()
+            if until - began < self.trainee.compile_s:
                 self.left_out.append(remedy.flags)
                 continue
             session.tell(f"trying {remedy.flags}")
-            began = session.clock()
+            left = (until - began) / (len(remedies) - place)
             try:
                 other = Trainee(session.planned(**remedy.changes), session.home)
-                part = step_part(remedy.flags, other)
-                session.take(part, LEAST_TURN_S)  # compiles
+                other.compile()
             except FAILURES as error:
                 self.failed[remedy.flags] = _first_line(error)
                 continue
-            own = step_part("own", self.trainee)
+            session.stop.check()
+            own, part = step_part("own", self.trainee), step_part(remedy.flags, other)
             self._weigh("step", own, [part], [remedy], left - (session.clock() - began))
             self._loops[remedy.flags] = partial(loop_part, "with", other.plan, other)
 
@@ -101,7 +101,7 @@ class Trials:
             return None
         self.session.tell(f"trying {best.flags} in the whole loop")
         own = loop_part("own", self.session.plan, self.trainee)
-        turns = self.session.rounds([own, self._loops[best.flags]()], ROUNDS, seconds, LEAST_ROUNDS)
+        turns = self.session.rounds([own, self._loops[best.flags]()], ROUNDS, seconds, ROUNDS)
         before, after = ([turn.images_per_s for turn in done] for done in turns.values())
         confirmed = weigh(Remedy(best.flags, price=best.price), "loop", before, after)
         if confirmed.gain < 1:
@@ -109,7 +109,7 @@ class Trials:
         return confirmed
 
     def _weigh(self, part: str, own: Part, others: Sequence[Part], remedies: Sequence[Remedy], seconds: float) -> None:
-        turns = self.session.rounds([own, *others], ROUNDS, seconds, LEAST_ROUNDS) if others else {}
+        turns = self.session.rounds([own, *others], ROUNDS, seconds, ROUNDS) if others else {}
         rates = {name: [turn.images_per_s for turn in done] for name, done in turns.items()}
         for remedy in remedies:
             self.tried.append(weigh(remedy, part, rates["own"], rates[remedy.flags]))

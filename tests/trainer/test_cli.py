@@ -63,6 +63,14 @@ def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -
     assert settings["optimizer"] == "adamw"
 
 
+def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('recipe = "imagenet"\npatience = 3\nlog-every = 10\n')
+    settings = cli.doctor.make_context("doctor", ["d", "--config", str(file)]).params
+    assert settings["recipe"] == "imagenet"
+    assert "patience" not in settings
+
+
 def test_unknown_key_in_config_file_suggests_the_near_one(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("epoch = 3\n")

@@ -64,8 +64,8 @@ def test_step_is_tried_at_every_other_level_and_with_twice_the_batch() -> None:
         ([100, 50, 100], [120, 60, 150], 1.2, True),
         ([100, 50, 100], [120, 60, 100], 1.2, False),  # one round without
         ([100, 100, 100], [104, 104, 104], 1.04, False),  # not worth a flag
-        ([100], [200], 2.0, False),  # one round is chance
-        ([100, 100], [200, 180], 1.9, True),
+        ([100, 100], [200, 200], 2.0, False),  # two rounds are chance
+        ([100, 100, 100], [200, 180, 190], 1.9, True),
     ],
 )
 def test_trial_recommends_what_gained_in_every_round(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.stages import LEAST_TURN_S, Lap, Part, Turn, summed_up, take_turns
+from trainer.stages import LEAST_TURN_S, Lap, Part, Turn, measure, summed_up, take_turns
 
 
 class Clock:
@@ -37,6 +37,28 @@ def test_slow_batches_make_a_turn_of_one() -> None:
     clock = Clock()
     turn = work(lap(clock), clock, each_s=7.0)
     assert (turn.images, turn.wall_s) == (10, 7.0)
+
+
+def test_part_that_is_warm_from_the_start_counts_its_first_batch() -> None:
+    clock = Clock()
+    assert work(lap(clock, warm=0), clock, each_s=0.25).images == 40
+    assert clock.now == 1.0
+
+
+def test_what_a_part_prepares_is_in_no_turn() -> None:
+    clock = Clock()
+
+    def prepare() -> None:
+        clock.now += 100.0
+
+    def once(one: Lap) -> None:
+        clock.now += 0.5
+        assert not one.done(4)
+        clock.now += 0.5
+        assert one.done(4)
+
+    turn = measure(Part("x", once, warm=0, prepare=prepare), 1.0, lambda: None, clock)
+    assert (turn.images, turn.wall_s) == (8, 1.0)
 
 
 def test_several_warm_batches_are_left_out_but_take_no_more_than_half_of_the_turn() -> None:
