@@ -55,7 +55,7 @@ def _toml_reader() -> Any:
     raise TrainerError("--config needs a TOML reader on Python 3.10: pip install tomli")
 
 
-def _names(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _offer(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """What the shell offers when it completes a value that may also be another."""
     return lambda context, parameter, begun: [name for name in known if name.startswith(begun)]
 
@@ -92,13 +92,13 @@ output_options = options(
 
 # What decides a step and its feed.
 training_options = options(
-    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP, shell_complete=_names(MODELS)),
+    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP, shell_complete=_offer(MODELS)),
     click.option(
         "--recipe",
         default="small",
         show_default=True,
         help=f"{', '.join(RECIPES)}, or your own as module:function",
-        shell_complete=_names(RECIPES),
+        shell_complete=_offer(RECIPES),
     ),
     click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
     click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
@@ -114,7 +114,7 @@ training_options = options(
         default="adamw",
         show_default=True,
         help=", ".join(OPTIMIZERS),
-        shell_complete=_names(OPTIMIZERS),
+        shell_complete=_offer(OPTIMIZERS),
     ),
     click.option("--lr", type=click.FloatRange(0, min_open=True), help="Peak rate. [default: the optimizer's]"),
     click.option("--warmup-epochs", type=click.FloatRange(0), default=1.0, show_default=True, help="Or a fraction."),
