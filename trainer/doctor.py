@@ -100,7 +100,7 @@ def examine(session: Session) -> Diagnosis:
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
     found = _measure(session, trainee, rows)
     bound, limit = found.verdict.bound, found.verdict.limit
-    session.tell(f"limit {limit:.0f} images/s ({bound}); trying what might help")
+    session.tell(f"limit {limit:.3g} images/s ({bound}); trying what might help")
     trials = Trials(session, trainee)
     _try(trials, found, rows)
     found.confirmed = trials.confirm(session.left_s())
