@@ -23,6 +23,7 @@ from trainer.signals import StopSignals
 from trainer.stages import (
     Measured,
     Trainee,
+    Turn,
     augmenting,
     decoding,
     feeding,
@@ -38,8 +39,8 @@ from trainer.trials import Trials
 from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, Verdict, judge
 
 ROUNDS = 3
-# Of the time, each on top of those before: what there is, trials of the feed, of the step; last the best in the loop.
-BASE, FEED_TRIALS, TRIALS = 0.42, 0.6, 0.92
+# Of the time, each on top of those before: parts, loop, trials of feed and of step; last the best of them in the loop.
+PARTS, BASE, FEED_TRIALS, TRIALS = 0.3, 0.42, 0.6, 0.92
 STORAGE_S = 1.0
 SAMPLE_ROWS = 192
 SIDES = 24  # images whose sides are looked at
@@ -101,7 +102,10 @@ def examine(session: Session) -> Diagnosis:
     found = _measure(session, trainee, rows)
     bound, limit = found.verdict.bound, found.verdict.limit
     session.tell(f"limit {limit:.3g} images/s ({bound}); trying what might help")
-    trials = Trials(session, trainee)
+    rates = {
+        name: next(part.images_per_s for part in found.parts if part.part.startswith(name)) for name in ("feed", "step")
+    }
+    trials = Trials(session, trainee, rates)
     _try(trials, found, rows)
     found.confirmed = trials.confirm(session.left_s())
     found.tried += trials.tried
@@ -121,16 +125,16 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         pipeline_part("augment", plan, augmenting),
         pipeline_part("feed", plan, feeding),
         step,
-        loop_part(f"loop, sink {'on' if effect.sink else 'off'}", plan, trainee),
     ]
-    if effect.sink:
-        parts.append(loop_part("loop, sink off", session.planned(sink=False), trainee))
     storage = _storage(session)
     trainee.compile()
     session.stop.check()
-    turns = session.rounds(parts, ROUNDS, session.left_s(BASE))
+    turns = session.rounds(parts, ROUNDS, session.left_s(PARTS))
     seen = summed_up(turns)
     cores = usable_cores()
+    verdict = judge(_rates(seen, step.name, cores if effect.device == "CPU" else None))
+    turns |= _loop_turns(session, trainee, full=verdict.bound != FEED)
+    seen = summed_up(turns)
     found = Diagnosis(
         dataset=str(plan.folder),
         device=effect.device,
@@ -144,7 +148,7 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         short_side=round(statistics.median(short_sides(rows[:SIDES]))),
         storage=storage,
         parts=list(seen.values()),
-        verdict=judge(_rates(seen, step.name, cores if effect.device == "CPU" else None)),
+        verdict=verdict,
     )
     if effect.sink:
         on, off = ([turn.images_per_s for turn in turns[f"loop, sink {state}"]] for state in ("on", "off"))
@@ -153,6 +157,16 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
     if done < ROUNDS:
         found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are rough, give more --seconds")
     return found
+
+
+def _loop_turns(session: Session, trainee: Trainee, full: bool) -> dict[str, list[Turn]]:
+    plan = session.plan
+    if not plan.effect.sink:
+        loops = [loop_part("loop, sink off", plan, trainee, full=full)]
+    else:
+        off = session.planned(sink=False)
+        loops = [loop_part("loop, sink on", plan, trainee), loop_part("loop, sink off", off, trainee, full=full)]
+    return session.rounds(loops, ROUNDS, session.left_s(BASE))
 
 
 def _rates(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:

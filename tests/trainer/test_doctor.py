@@ -126,4 +126,5 @@ def test_sink_that_ascend_has_is_measured_off_too(stripes: Path, tmp_path: Path)
     assert part.warm == 1, "one callback stands for a whole sink"
     assert plan.effect.train.arguments["dataset_sink_mode"] is True
     off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
-    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm > 1
+    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm == 2 + off.effect.prefetch
+    assert loop_part("loop, sink off", off, Trainee(off, tmp_path), full=True).warm == 2
