@@ -23,6 +23,7 @@ from trainer.signals import StopSignals
 from trainer.stages import (
     Measured,
     Trainee,
+    Turn,
     augmenting,
     decoding,
     feeding,
@@ -33,13 +34,14 @@ from trainer.stages import (
     summed_up,
 )
 from trainer.storage import Storage, look_at_storage
-from trainer.traps import Observation, Trap, find_traps
+from trainer.traps import GRAPH, O2, Observation, Trap, find_traps
 from trainer.trials import Trials
 from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, Verdict, judge
 
 ROUNDS = 3
-# Of the time, each on top of those before: what there is, trials of the feed, of the step; last the best in the loop.
-BASE, FEED_TRIALS, TRIALS = 0.42, 0.6, 0.92
+# Of the time, each on top of those before: parts, loop, trials of feed and of step; last the best of them in the loop.
+PARTS, BASE, FEED_TRIALS, TRIALS = 0.3, 0.42, 0.6, 0.92
+WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
 SAMPLE_ROWS = 192
 SIDES = 24  # images whose sides are looked at
@@ -49,8 +51,9 @@ SIDES = 24  # images whose sides are looked at
 class Diagnosis:
     """All that was found. `parts` are in the order of the pipeline, each measured alone, the loop last.
 
-    `short_side` is that of stored images, the median in pixels. `sink` says why it is off, or "on". `confirmed` is the
-    best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what there was no time for.
+    `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
+    `confirmed` is the best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what there
+    was no time for.
     """
 
     dataset: str
@@ -100,8 +103,11 @@ def examine(session: Session) -> Diagnosis:
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
     found = _measure(session, trainee, rows)
     bound, limit = found.verdict.bound, found.verdict.limit
-    session.tell(f"limit {limit:.0f} images/s ({bound}); trying what might help")
-    trials = Trials(session, trainee)
+    session.tell(f"limit {limit:.3g} images/s ({bound}); trying what might help")
+    rates = {
+        name: next(part.images_per_s for part in found.parts if part.part.startswith(name)) for name in ("feed", "step")
+    }
+    trials = Trials(session, trainee, rates)
     _try(trials, found, rows)
     found.confirmed = trials.confirm(session.left_s())
     found.tried += trials.tried
@@ -121,16 +127,16 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         pipeline_part("augment", plan, augmenting),
         pipeline_part("feed", plan, feeding),
         step,
-        loop_part(f"loop, sink {'on' if effect.sink else 'off'}", plan, trainee),
     ]
-    if effect.sink:
-        parts.append(loop_part("loop, sink off", session.planned(sink=False), trainee))
     storage = _storage(session)
     trainee.compile()
     session.stop.check()
-    turns = session.rounds(parts, ROUNDS, session.left_s(BASE))
+    turns = session.rounds(parts, ROUNDS, session.left_s(PARTS))
     seen = summed_up(turns)
     cores = usable_cores()
+    verdict = judge(_rates(seen, step.name, cores if effect.device == "CPU" else None))
+    turns |= _loop_turns(session, trainee, full=verdict.bound != FEED)
+    seen = summed_up(turns)
     found = Diagnosis(
         dataset=str(plan.folder),
         device=effect.device,
@@ -140,19 +146,33 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         image_size=plan.pixels.size,
         batch_size=plan.config.batch_size,
         amp_level=effect.precision.amp_level,
-        sink="on" if effect.sink else _why(plan, "sink"),
+        sink=_sink(plan, turns),
         short_side=round(statistics.median(short_sides(rows[:SIDES]))),
         storage=storage,
         parts=list(seen.values()),
-        verdict=judge(_rates(seen, step.name, cores if effect.device == "CPU" else None)),
+        verdict=verdict,
     )
-    if effect.sink:
-        on, off = ([turn.images_per_s for turn in turns[f"loop, sink {state}"]] for state in ("on", "off"))
-        found.tried.append(weigh(Remedy("--no-sink"), "loop", on, off))
+    if WITH_SINK in turns:
+        on, off = ([turn.images_per_s for turn in turns[name]] for name in (WITH_SINK, WITHOUT_SINK))
+        other = weigh(Remedy("--no-sink"), "loop", on, off) if effect.sink else weigh(Remedy("--sink"), "loop", off, on)
+        found.tried.append(other)
     done = min(map(len, turns.values()))
     if done < ROUNDS:
         found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are rough, give more --seconds")
     return found
+
+
+def _loop_turns(session: Session, trainee: Trainee, full: bool) -> dict[str, list[Turn]]:
+    on = session.planned(sink=True)
+    loops = [loop_part(WITH_SINK, on, trainee)] if on.effect.sink else []
+    loops.append(loop_part(WITHOUT_SINK, session.planned(sink=False), trainee, full=full))
+    return session.rounds(loops, ROUNDS, session.left_s(BASE))
+
+
+def _sink(plan: RunPlan, turns: dict[str, list[Turn]]) -> str:
+    if WITH_SINK not in turns:
+        return _why(plan, "sink")
+    return "on" if plan.effect.sink else "off"
 
 
 def _rates(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
@@ -232,6 +252,7 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         cold_per_s=found.storage.cold_rows_per_s,
         cached_per_s=found.storage.cached_rows_per_s,
         batch_gain=gains.get(f"--batch-size {2 * config.batch_size}"),
-        graph_gain=gains.get("--mode graph"),
-        o2_gain=gains.get("--amp-level O2"),
+        graph_gain=gains.get(GRAPH),
+        o2_gain=gains.get(O2),
+        vain=tuple(one.flags for one in found.tried if not one.helps),
     )

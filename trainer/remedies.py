@@ -9,6 +9,7 @@ from trainer.config import RunConfig
 from trainer.lookup import is_own
 from trainer.precision import AMP_LEVELS
 from trainer.recipes import IMAGENET_CROP, RECIPES, Recipe
+from trainer.traps import GRAPH, RESIZE, WORKERS
 
 LEAST_GAIN = 1.05  # below that a gain is not worth a flag
 LEAST_ROUNDS = 3
@@ -82,7 +83,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, place: Place) -> list[Remed
     found = []
     side = resize_side(place.image_side)
     if place.short_side >= ROOM * side:
-        found.append(Remedy(f"dataprep shard ... --resize {side}", resize=side, price="the pixels are gone for good"))
+        found.append(Remedy(RESIZE.format(side), resize=side, price="the pixels are gone for good"))
     if is_own(config.recipe) or config.recipe in CHEAPER:
         cheaper = CHEAPER.get(config.recipe, "imagenet")
         changes: dict[str, Any] = {"recipe": cheaper}
@@ -95,7 +96,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, place: Place) -> list[Remed
         found.append(Remedy(flags, extras, price="less augmentation"))
     other = place.cores if place.workers < place.cores else max(1, place.cores // 2)
     if other != place.workers:
-        found.append(Remedy(f"--workers {other}", {"workers": other}))
+        found.append(Remedy(WORKERS.format(other), {"workers": other}))
     if place.prefetch < MOST_PREFETCH:
         more = min(2 * place.prefetch, MOST_PREFETCH)
         found.append(Remedy(f"--prefetch {more}", {"prefetch": more}, price="more memory"))
@@ -104,7 +105,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, place: Place) -> list[Remed
 
 def step_remedies(config: RunConfig, amp_level: str, graph: bool, rows: int) -> list[Remedy]:
     """For a step that limits. Each of them is compiled anew."""
-    found = [] if graph else [Remedy("--mode graph", {"mode": "graph"})]
+    found = [] if graph else [Remedy(GRAPH, {"mode": "graph"})]
     found += amp_remedies(amp_level)
     if 2 * config.batch_size <= rows:
         double = 2 * config.batch_size

@@ -32,7 +32,7 @@ EPOCHS = 1 << 20  # more than any turn lasts
 UPDATES = 100_000  # likewise
 STILL = 1e-3  # of the rate: weights that hardly move cannot diverge, and a lost loss would leave updates out
 LEAST_TURN_S = 0.25
-LOOP_WEIGHT = 4  # its turns are longer than those of a part alone: its queues fill at first
+LOOK_S, RESTING = 0.05, 0.2  # how often to look whether a process rests, and the share of a core that is rest
 
 Clock = Callable[[], float]
 
@@ -99,14 +99,13 @@ class Lap:
 class Part:
     """Something to measure: `work` does batches until the lap is over and returns the share of waiting, if it sees it.
 
-    `warm` is how many batches come before it runs as it will; `weight` how long its turns are beside the others'.
-    `prepare` is called before each turn, for what is to be in none.
+    `warm` is how many batches come before it runs as it will; `prepare` is called before each turn, for what is to be
+    in none.
     """
 
     name: str
     work: Callable[[Lap], float | None]
     warm: int = 1
-    weight: int = 1
     prepare: Callable[[], None] = lambda: None
 
 
@@ -135,9 +134,7 @@ def take_turns(
             if place >= least * len(parts) and late:
                 break
             round_began = began
-        rest = queue[place:]
-        own_s = until - began - beside_s * len(rest)
-        seconds = max(LEAST_TURN_S, own_s * part.weight / sum(one.weight for one in rest))
+        seconds = max(LEAST_TURN_S, (until - began) / (len(queue) - place) - beside_s)
         found[part.name].append(take(part, seconds))
         beside_s += (clock() - began - seconds - beside_s) / (place + 1)  # their mean so far
     return found
@@ -274,20 +271,24 @@ def step_part(name: str, trainee: Trainee) -> Part:
 
 
 class Pace(Watch):
-    """What `trainer run` does around a step, until a lap is over."""
+    """What `trainer run` does around a step, until a lap is over; with `full` queues at its begin, or empty ones."""
 
-    def __init__(self, plan: RunPlan, step: TrainStep, lap: Lap, stop: StopSignals) -> None:
+    def __init__(self, plan: RunPlan, step: TrainStep, lap: Lap, full: bool) -> None:
         size = plan.config.batch_size
         course = Course(EPOCHS, plan.steps, [plan.lr] * UPDATES)
         meter = Meter(size)
-        super().__init__(course, RunState(), step, meter, Silent(), stop, lambda: None, lambda *lost: "")
+        super().__init__(course, RunState(), step, meter, Silent(), StopSignals(), lambda: None, lambda *lost: "")
         self.lap = lap
         self.batch_size = size
+        self.full = full
         self.wait_s = self.work_s = 0.0
         self._free = self._busy = 0.0
 
     def on_train_step_begin(self, run_context: Any) -> None:
         """Note that the batch has come."""
+        if self.full:
+            wait_for_rest(self.lap.seconds)
+            self.full = False
         super().on_train_step_begin(run_context)
         self._busy = self.lap.clock()
 
@@ -304,20 +305,34 @@ class Pace(Watch):
             run_context.request_stop()
 
 
-def loop_part(name: str, plan: RunPlan, trainee: Trainee, make: Callable[[RunPlan], Any] = feeding) -> Part:
+def wait_for_rest(most_s: float) -> None:
+    """Wait until this process does nothing, for no longer than that: the queues are full then."""
+    until = time.monotonic() + most_s
+    while time.monotonic() < until:
+        before = time.process_time()
+        time.sleep(LOOK_S)
+        if time.process_time() - before < RESTING * LOOK_S:
+            return
+
+
+def loop_part(
+    name: str, plan: RunPlan, trainee: Trainee, make: Callable[[RunPlan], Any] = feeding, full: bool = False
+) -> Part:
     """Feed and step together in MindSpore's loop, under the callback that a run has. Saving and val are not in it.
 
-    The plan may differ from the trainee's in its feed and its sink.
+    The plan may differ from the trainee's in its feed and its sink. With a feed that is faster than the step the queues
+    are to be `full` at the begin, as they are in a long run: a feed that fills them takes cores from the step.
     """
-    # With empty queues the feed would at first take more than its share of the cores.
-    warm = 2 + plan.effect.prefetch + 2 * plan.effect.batchers
+    full = full and not plan.effect.sink
 
     def work(lap: Lap) -> float | None:
         switch(plan.effect)
-        pace = Pace(plan, trainee.step, lap, StopSignals())
+        pace = Pace(plan, trainee.step, lap, full)
         epochs, call = rounds(plan.effect.train, EPOCHS, plan.steps, 0)
         call.make(Model(trainee.step), epochs, make(plan), [pace])
         seconds = pace.wait_s + pace.work_s
         return None if plan.effect.sink or not seconds else pace.wait_s / seconds
 
-    return Part(name, work, 1 if plan.effect.sink else warm, LOOP_WEIGHT, trainee.compile)
+    # A sink is many steps; empty queues take some until the pace is that of the feed.
+    warm = 1 if plan.effect.sink else 2 if full else 2 + plan.effect.prefetch
+    return Part(name, work, warm, trainee.compile)

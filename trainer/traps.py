@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+GRAPH, O2, WORKERS, RESIZE = "--mode graph", "--amp-level O2", "--workers {}", "dataprep shard ... --resize {}"
 LARGE = 1.6  # times the side that training looks at: from there on most decoded pixels are thrown away
 IDLE = 0.75  # of the cores that are busy: below that a feed with fewer threads than cores leaves speed lying
 COLD = 0.5  # of the cached rate
@@ -15,7 +16,8 @@ class Observation:
 
     Sides in pixels: `short_side` is the median shorter side of stored images, `image_side` that of what training sees,
     `resize_side` what to shard with. `python_ops` are the names of transforms that run in Python. Rates in images/s:
-    `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives.
+    `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives. `vain` are the
+    flags that gained nothing when they were tried: a trap that only they would mend is none here.
     """
 
     device: str
@@ -48,6 +50,7 @@ class Observation:
     batch_gain: float | None = None
     graph_gain: float | None = None
     o2_gain: float | None = None
+    vain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,17 @@ def find_traps(seen: Observation) -> list[Trap]:
 
 def pynative(seen: Observation) -> Trap | None:
     """Operators one by one."""
-    if seen.graph:
+    if seen.graph or GRAPH in seen.vain:
         return None
-    return Trap("pynative mode", f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}", "--mode graph")
+    return Trap("pynative mode", f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}", GRAPH)
 
 
 def float32_on_ascend(seen: Observation) -> Trap | None:
     """Matrix units that are left idle."""
-    if seen.device != "Ascend" or seen.amp_level != "O0":
+    if seen.device != "Ascend" or seen.amp_level != "O0" or O2 in seen.vain:
         return None
     text = f"float32 leaves the matrix units idle{_gain(seen.o2_gain, 'O2')}"
-    return Trap("O0 on Ascend", text, "--amp-level O2, or leave it out")
+    return Trap("O0 on Ascend", text, f"{O2}, or leave it out")
 
 
 def sink_without_effect(seen: Observation) -> Trap | None:
@@ -117,7 +120,8 @@ def large_images(seen: Observation) -> Trap | None:
     if seen.short_side < LARGE * seen.image_side or seen.resize_side >= seen.short_side:
         return None
     text = f"the shorter side is {seen.short_side} pixels (median), training looks at {seen.image_side}"
-    return Trap("large images", text, f"dataprep shard ... --resize {seen.resize_side}")
+    flags = RESIZE.format(seen.resize_side)
+    return None if flags in seen.vain else Trap("large images", text, flags)
 
 
 def few_workers(seen: Observation) -> Trap | None:
@@ -126,8 +130,10 @@ def few_workers(seen: Observation) -> Trap | None:
     if not seen.feed_bound or seen.workers >= seen.cores or not idle:
         return None
     text = f"{seen.workers} decode while {seen.cores_busy:.1f} of {seen.cores} cores are busy"
-    why = f"--workers {seen.cores}" if seen.workers_asked is not None else "free memory, or --prefetch 2"
-    return Trap("few workers", text, why)
+    flags = WORKERS.format(seen.cores)
+    if flags in seen.vain:
+        return None
+    return Trap("few workers", text, flags if seen.workers_asked is not None else "free memory, or --prefetch 2")
 
 
 def many_workers(seen: Observation) -> Trap | None:

@@ -1,6 +1,6 @@
 """Tries what might make a run faster: on the part that it is for, by turns with what there is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,15 @@ FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said
 class Trials:
     """Gathers what came of the trials: `tried`, what `failed` and why, and what time was `left_out` for."""
 
-    def __init__(self, session: Session, trainee: Trainee) -> None:
+    def __init__(self, session: Session, trainee: Trainee, rates: Mapping[str, float]) -> None:
+        """`rates` has the images/s of feed and step without any remedy."""
         self.session = session
         self.trainee = trainee
+        self.rates = rates
         self.tried: list[Tried] = []
         self.failed: dict[str, str] = {}
         self.left_out: list[str] = []
-        self._loops: dict[str, Callable[[], Part]] = {}
+        self._loops: dict[str, Callable[..., Part]] = {}
 
     @property
     def best(self) -> list[Tried]:
@@ -100,10 +102,12 @@ class Trials:
             self.left_out.append(f"{best.flags} in the whole loop")
             return None
         self.session.tell(f"trying {best.flags} in the whole loop")
-        own = loop_part("own", self.session.plan, self.trainee)
-        turns = self.session.rounds([own, self._loops[best.flags]()], ROUNDS, seconds, ROUNDS)
-        before, after = ([turn.images_per_s for turn in done] for done in turns.values())
-        confirmed = weigh(Remedy(best.flags, price=best.price), "loop", before, after)
+        after = {**self.rates, best.part: best.after}
+        own = loop_part("own", self.session.plan, self.trainee, full=self.rates["feed"] > self.rates["step"])
+        other = self._loops[best.flags](full=after["feed"] > after["step"])
+        turns = self.session.rounds([own, other], ROUNDS, seconds, ROUNDS)
+        rates = [[turn.images_per_s for turn in done] for done in turns.values()]
+        confirmed = weigh(Remedy(best.flags, price=best.price), "loop", *rates)
         if confirmed.gain < 1:
             self.tried[self.tried.index(best)] = replace(best, helps=False)
         return confirmed

@@ -72,7 +72,7 @@ def _table(found: Diagnosis) -> Iterable[str]:
             name = f"step alone, {one.flags.removeprefix(AMP)}"
             rate = step * one.gain  # as if it had been measured in the same moments
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
-    if found.sink != "on":
+    if found.sink not in ("on", "off"):
         yield f"{'whole loop, sink on':<34}{'not here':>10}  {found.sink}"
 
 
@@ -91,7 +91,8 @@ def _name_of(bound: str) -> str:
 def _verdict(found: Diagnosis) -> str:
     verdict, rates = found.verdict, {part.part: part.images_per_s for part in found.parts}
     feed, step = rates["feed"], rates[f"step {found.amp_level}"]
-    loop = next(part for part in found.parts if part.part.startswith("loop"))
+    name = "loop, sink on" if found.sink == "on" else "loop, sink off"
+    loop = next(part for part in found.parts if part.part == name)
     wait = "" if loop.data_wait is None else f" and waits for data {loop.data_wait:.0%} of the time"
     pace = f"the feed gives {number(feed)} images/s, the step takes {number(step)}"
     by = {

@@ -19,6 +19,7 @@ from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
 from trainer.plan import plan_run
 from trainer.remedies import Tried
+from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Trainee, loop_part
 from trainer.traps import find_traps
@@ -120,10 +121,38 @@ def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     assert names == ["pynative mode", "O0 on Ascend", "few workers", "small batch"]
 
 
-def test_sink_that_ascend_has_is_measured_off_too(stripes: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ascend", "sink", "loops", "told"),
+    [
+        (True, None, ["loop, sink on", "loop, sink off"], "on"),
+        (True, False, ["loop, sink on", "loop, sink off"], "off"),
+        (False, None, ["loop, sink off"], "MindSpore cannot sink on CPU"),
+    ],
+)
+def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
+    ascend: bool,
+    sink: bool | None,
+    loops: list[str],
+    told: str,
+    stripes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(ascend=ascend, cores=8)
+    monkeypatch.setattr("trainer.session.this_machine", lambda device: machine)
+    monkeypatch.setattr(Session, "rounds", lambda self, parts, *rest: {part.name: [] for part in parts})
+    plan = plan_run(RunConfig(str(stripes), sink=sink), machine)
+    session = Session(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
+    turns = doctor._loop_turns(session, Trainee(plan, tmp_path), full=True)
+    assert list(turns) == loops
+    assert doctor._sink(plan, turns) == told
+
+
+def test_loop_of_a_sink_is_warm_after_one_callback(stripes: Path, tmp_path: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), device="Ascend"), Machine(ascend=True, cores=8))
     part = loop_part("loop, sink on", plan, Trainee(plan, tmp_path))
     assert part.warm == 1, "one callback stands for a whole sink"
     assert plan.effect.train.arguments["dataset_sink_mode"] is True
     off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
-    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm > 1
+    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm == 2 + off.effect.prefetch
+    assert loop_part("loop, sink off", off, Trainee(off, tmp_path), full=True).warm == 2

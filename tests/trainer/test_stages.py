@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.stages import LEAST_TURN_S, Lap, Part, Turn, measure, summed_up, take_turns
+from trainer.stages import LEAST_TURN_S, LOOK_S, Lap, Part, Turn, measure, summed_up, take_turns, wait_for_rest
 
 
 class Clock:
@@ -78,8 +78,8 @@ def test_a_wish_to_stop_is_looked_at_after_each_batch() -> None:
         Lap(1.0, 1, Clock(), Clock(), stop).done(1)
 
 
-def part(name: str, weight: int = 1) -> Part:
-    return Part(name, lambda one: None, weight=weight)
+def part(name: str) -> Part:
+    return Part(name, lambda one: None)
 
 
 def turns(count: int, seconds: float, overhead_s: float, *parts: Part) -> tuple[list[tuple[str, float]], float]:
@@ -96,8 +96,8 @@ def turns(count: int, seconds: float, overhead_s: float, *parts: Part) -> tuple[
 
 
 def test_parts_take_turns_round_by_round_and_fill_the_time() -> None:
-    taken, end = turns(2, 12.0, 0.0, part("a"), part("b", weight=2))
-    assert taken == [("a", 2.0), ("b", 4.0), ("a", 2.0), ("b", 4.0)]
+    taken, end = turns(2, 12.0, 0.0, part("a"), part("b"))
+    assert taken == [("a", 3.0), ("b", 3.0), ("a", 3.0), ("b", 3.0)]
     assert end == 12.0
 
 
@@ -130,3 +130,21 @@ def test_rounds_are_summed_up_as_medians() -> None:
     feed = found["feed"]
     assert (feed.images_per_s, feed.lowest, feed.highest, feed.turns) == (20.0, 10.0, 90.0, 3)
     assert (feed.cores, feed.memory_bytes, feed.data_wait) == (1.5, 9, 0.2)
+
+
+def test_queues_are_full_when_the_process_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, used = Clock(), iter([0.0, 0.05, 0.05, 0.09, 0.09, 0.0901])
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("time.process_time", lambda: next(used))
+    monkeypatch.setattr("time.sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
+    wait_for_rest(10.0)
+    assert clock.now == pytest.approx(3 * LOOK_S)
+
+
+def test_process_that_never_rests_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("time.process_time", clock)
+    monkeypatch.setattr("time.sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
+    wait_for_rest(1.0)
+    assert clock.now == pytest.approx(1.0, abs=LOOK_S)

@@ -99,6 +99,11 @@ def test_trap_is_named_with_its_figures_and_a_remedy(
         {"cold_per_s": None, "cached_per_s": None},
         {"sink_asked": False},
         {"open_files_wanted": 4096},
+        # Tried in vain: what did not help is not recommended.
+        {"short_side": 480, "vain": ("dataprep shard ... --resize 256",)},
+        {"workers": 2, "workers_asked": 2, "cores_busy": 2.1, "vain": ("--workers 8",)},
+        {"graph": False, "vain": ("--mode graph",)},
+        {"device": "Ascend", "sink": True, "vain": ("--amp-level O2",)},
     ],
 )
 def test_what_is_just_not_a_trap_is_none(changes: dict[str, Any]) -> None:

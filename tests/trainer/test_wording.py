@@ -112,6 +112,15 @@ def test_cores_that_are_shared_are_named_as_the_limit() -> None:
     assert "Both share 2 cores, so together they cannot pass 150. The loop reaches 180, 120% of the limit" in text
 
 
+def test_loop_is_told_as_it_was_asked_for_where_sink_can_be_either() -> None:
+    parts = [*FOUND.parts[:-1], measured("loop, sink on", 190), measured("loop, sink off", 150, 0.2)]
+    on = " ".join(doctor_text(replace(FOUND, sink="on", parts=parts)).split())
+    off = " ".join(doctor_text(replace(FOUND, sink="off", parts=parts)).split())
+    assert "The loop reaches 190, 95% of the limit. What" in on
+    assert "The loop reaches 150, 75% of the limit and waits for data 20% of the time." in off
+    assert "not here" not in on + off
+
+
 def test_clean_compute_bound_run_says_only_what_there_is() -> None:
     verdict = replace(FOUND.verdict, bound=COMPUTE, ratio=3.0)
     clean = replace(FOUND, verdict=verdict, tried=[], confirmed=None, traps=[], failed={}, left_out=[])
