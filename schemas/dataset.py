@@ -236,11 +236,18 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
     problems: list[str] = []
     for shard in shards:
         index = layout.index_name(shard.name)
-        found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
-        if not any(found) and file_sha256(folder / index) != shard.index_sha256:
+        found = size_problems(folder, shard)
+        if not found and file_sha256(folder / index) != shard.index_sha256:
             found.append(f"{index} is not the index that was sealed (its sha256 differs)")
-        problems += [problem for problem in found if problem]
+        problems += found
     return problems
+
+
+def size_problems(folder: Path, shard: Shard) -> list[str]:
+    """What is wrong with the shard's two files as far as their sizes tell, a sentence each. Reads neither."""
+    index = layout.index_name(shard.name)
+    found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
+    return [problem for problem in found if problem]
 
 
 def _size_problem(path: Path, size: int) -> str | None:
