@@ -258,6 +258,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
     record = inspection.read_row(path, split, row) if row is not None else inspection.read_key(path, split, str(key))
     if save:
         inspection.save_image(record, save)
+        click.echo(f"{save} is written", err=True)
     _echo(record, as_json)
 
 
