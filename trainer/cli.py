@@ -354,7 +354,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Compare DATASET with the same images read from files and through Python, with the transforms of a run.
 
-    Example: trainer bench demo/dataset --against demo/images --recipe imagenet
+    Example: trainer bench demo/dataset --against demo/raw --recipe imagenet
     """
     quieten(verbose)
     with _stop_signals() as stop:
