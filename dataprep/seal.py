@@ -16,6 +16,7 @@ from dataprep.quarantine import copy_refused
 from dataprep.receipt import Moments, Receipt
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, PixelStats, Split
+from schemas.layout import REFUSED
 from schemas.record import load_schema
 
 _OTHER_KIND = ("unsupported_format", "not_an_image")
@@ -35,6 +36,7 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
     if problem:
         listed = work.save_rejects(rejects)
+        work.log(REFUSED, problem=problem)
         raise DataRefused(
             f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
         )

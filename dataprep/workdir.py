@@ -22,7 +22,7 @@ from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
-from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, RUN_LOG, WORK, index_name
 
 
 class Workdir:
@@ -34,7 +34,7 @@ class Workdir:
         self.plan = self.folder / "plan.sqlite"
         self.attempts = self.folder / "attempts"
         self._receipts = self.folder / "receipts"
-        self._log = self.folder / "run.jsonl"
+        self._log = self.folder / RUN_LOG
 
     def __enter__(self) -> "Workdir":
         try:

@@ -5,6 +5,7 @@ It is deterministic (no clock, no host), so the sha256 of the file is the identi
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from schemas.record import RecordSchema
 
 FORMAT = "mindrecord-dataset"
 VERSION = 1
+MAX_LOG_LINE_BYTES = 1 << 16
 MAX_MANIFEST_BYTES = 256 << 20  # a manifest of a million shards is smaller; anything larger is not ours
 
 
@@ -223,8 +225,26 @@ def _unsealed(folder: Path) -> str:
     if not folder.is_dir():
         return f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
     if (folder / layout.WORK).is_dir():
-        return f"{folder} is not sealed: its job has not finished; run the same 'dataprep shard' command again"
+        return f"{folder} is not sealed: {_refusal(folder / layout.WORK) or _UNFINISHED}"
     return f"{folder} holds no {layout.DATASET}; make a dataset with 'dataprep shard SOURCE OUT'"
+
+
+_UNFINISHED = "its job has not finished, or was refused; the same 'dataprep shard' command goes on, or says why not"
+
+
+def _refusal(work: Path) -> str | None:
+    """Why the last job that worked here was refused, and what to do; None when it was not, or that is not known."""
+    try:
+        with (work / layout.RUN_LOG).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_LINE_BYTES))
+            last = loads(file.read().splitlines()[-1], layout.RUN_LOG)
+        if last["event"] != layout.REFUSED:
+            return None
+        listed = work / layout.REJECTS
+        retry = f"The refused files are listed in {listed}; once mended, --retry-rejects has them looked at again"
+        return f"its job was refused: {last['problem']}" + (f". {retry}" if listed.stat().st_size else "")
+    except (OSError, IndexError, KeyError, ContractError):
+        return None
 
 
 def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
@@ -236,11 +256,18 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
     problems: list[str] = []
     for shard in shards:
         index = layout.index_name(shard.name)
-        found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
-        if not any(found) and file_sha256(folder / index) != shard.index_sha256:
+        found = size_problems(folder, shard)
+        if not found and file_sha256(folder / index) != shard.index_sha256:
             found.append(f"{index} is not the index that was sealed (its sha256 differs)")
-        problems += [problem for problem in found if problem]
+        problems += found
     return problems
+
+
+def size_problems(folder: Path, shard: Shard) -> list[str]:
+    """What is wrong with the shard's two files as far as their sizes tell, a sentence each. Reads neither."""
+    index = layout.index_name(shard.name)
+    found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
+    return [problem for problem in found if problem]
 
 
 def _size_problem(path: Path, size: int) -> str | None:

@@ -5,6 +5,8 @@ REJECTS = "rejects.jsonl"
 DUPLICATES = "duplicates.jsonl"
 REPORT = "report.html"
 WORK = ".work"
+RUN_LOG = "run.jsonl"  # in WORK: what happened, a line each; the last says how the job stands
+REFUSED = "refused"  # an event there: a job came to its end and was not sealed, for the reason in `problem`
 
 SPLITS = ("train", "val", "test")
 

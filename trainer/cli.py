@@ -41,7 +41,9 @@ def cli() -> None:
 @click.argument("dataset", type=click.Path())
 @run_options
 @options(
-    click.option("--dry-run", is_flag=True, help="Print what would be done, for any device, and stop."),
+    click.option(
+        "--dry-run", is_flag=True, help="Print what would be done, for any device, and what is unchecked; stop."
+    ),
     click.option(
         "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
     ),
@@ -57,7 +59,10 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
 
     config = settled(RunConfig(**settings))
     if dry_run:
-        _dry_run(config, as_json)
+        from trainer.dry_run import foresee
+
+        foreseen = foresee(config, Path.cwd())
+        click.echo(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
         return
     if preview is not None:
         from trainer.preview import draw_preview
@@ -121,34 +126,6 @@ def _stop_signals() -> StopSignals:
     # To be entered before the heavy imports: their threads must not take the signals.
     # A rank is silent: its launcher has said it.
     return StopSignals(tell=lambda text: None if rank.launched() else click.echo(text, err=True))
-
-
-def _dry_run(config: RunConfig, as_json: bool) -> None:
-    from trainer.decision import table
-    from trainer.device import this_machine
-    from trainer.plan import plan_run
-    from trainer.resume import finished
-    from trainer.runfolder import holds_run, next_run_folder
-
-    begun = finished(config)
-    # Another device is planned for on trust; only 'auto' must look.
-    machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
-    machine = dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend")
-    plan = plan_run(config, machine)
-    out = next_run_folder(config.out, plan.folder)
-    calls = [str(call) for call in plan.effect.calls]
-    if as_json:
-        decisions = [dataclasses.asdict(decision) for decision in plan.decisions]
-        shown = {"config": dataclasses.asdict(config), "decisions": decisions, "calls": calls, "run": str(out)}
-        click.echo(json.dumps(shown))
-        return
-    click.echo(table(plan.decisions))
-    click.echo("\nMindSpore calls:\n  " + "\n  ".join(calls))
-    if begun is not None:
-        click.echo(f"\n{out} is complete; nothing would be done")
-        return
-    what = "go on with" if holds_run(out) else "begin"
-    click.echo(f"\nwould {what} {config.model} for {config.epochs} epochs on {plan.folder} in {out}")
 
 
 @cli.command("eval", short_help="Score a checkpoint on a split.")

@@ -9,6 +9,7 @@ from typing import Any
 from mindspore.profiler import profile, tensorboard_trace_handler
 from mindspore.train import Callback, LossMonitor, RunContext, TimeMonitor
 
+from trainer.beginning import NO_BOARD
 from trainer.callbacks import Course
 from trainer.config import RunConfig
 from trainer.curves import draw_curves
@@ -144,5 +145,5 @@ def open_board(folder: Path) -> Any:
     try:
         board = importlib.import_module("tensorboardX")
     except ModuleNotFoundError:
-        raise TrainerError("--tensorboard needs tensorboardX: pip install tensorboardX") from None
+        raise TrainerError(NO_BOARD) from None
     return board.SummaryWriter(logdir=str(folder))

@@ -9,6 +9,7 @@ from mindspore.train import Model
 
 from trainer.assemble import network_and_step
 from trainer.autotune import keep_finding, only_so_far
+from trainer.beginning import check_beginning
 from trainer.callbacks import Course, EpochEnd, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
@@ -55,6 +56,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     home = Path.cwd()
     plan = plan_run(config, this_machine(config.device))
     effect = plan.effect
+    if not effect.shard_id:  # which rank 0 tells for all
+        check_beginning(plan, home)
     _check_data(plan, stop)
     if effect.shard_id:
         progress = Silent()  # rank 0 speaks and writes for all

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.errors import TrainerError
+from trainer.errors import WrongUsage
 
 NO_DECAY = ("gamma", "beta", "bias", "class_token", "positions")
 
@@ -49,7 +49,7 @@ def parse_scales(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not (equals and prefix and 0 < scales[prefix] < float("inf")):
-            raise TrainerError(f"--lr-scale {text}: expected PREFIX=FACTOR, such as stages=0.1, the factor above 0")
+            raise WrongUsage(f"--lr-scale {text}: expected PREFIX=FACTOR, such as stages=0.1, the factor above 0")
     return scales
 
 

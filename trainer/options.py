@@ -1,14 +1,16 @@
 """Options that commands share, and their file: declared here, read by click."""
 
 import contextlib
+import difflib
 import importlib
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from trainer.errors import TrainerError, nearest
+from trainer.errors import TrainerError, WrongUsage
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
 from trainer.precision import AMP_DTYPES, AMP_LEVELS
@@ -18,26 +20,50 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
+# What is said of one call, not of a run. Keys are written with dashes.
+NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview"}
 BY_DEVICE = "[default: by device]"
 
 
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Callback of --config: the file's values become the command's defaults, so that a flag still wins."""
+    """Callback of --config: the file's values become the command's defaults, so that a flag still wins.
+
+    Raises TrainerError with the file's name for a key that is no option and a value that its option does not take.
+    """
     if value is None:
         return None
-    known = {name.name for name in context.command.params if name.name} - {"config", "dataset", "help"}
-    known |= _names(run_options)  # one file serves every command that takes a run's options
-    values = {key.replace("-", "_"): entry for key, entry in _toml(value).items()}
-    for key in values:
-        if key not in known:
-            raise click.BadParameter(f"unknown key '{key}'; {nearest(key, known)}", context, parameter)
-    context.default_map = {**(context.default_map or {}), **values}
+    own = {option.name: option for option in context.command.params if option.name}
+    known = {name.replace("_", "-") for name in {*own, *_names(run_options)}}  # one file serves every such command
+    defaults = {}
+    for key, entry in _toml(value).items():
+        shown, name = key.replace("_", "-"), key.replace("-", "_")
+        if shown not in known - NOT_IN_A_FILE:
+            raise WrongUsage(f"{value}: unknown key '{key}'; {_near_key(shown, known - NOT_IN_A_FILE)}")
+        if name in own:
+            _check_value(own[name], context, value, key, entry)
+        defaults[name] = entry
+    context.default_map = {**(context.default_map or {}), **defaults}
     return value
+
+
+def _near_key(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
+
+
+def _check_value(option: click.Parameter, context: click.Context, path: str, key: str, value: Any) -> None:
+    """Have click convert the value here, where it is known that it stands in a file."""
+    if getattr(option, "multiple", False) and not isinstance(value, list):
+        raise WrongUsage(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
+    try:
+        option.type_cast_value(context, value)
+    except click.BadParameter as error:
+        raise WrongUsage(f"{path}: '{key}': {error.message}") from None
 
 
 def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:
     """The names of the options that a decorator adds."""
-    return {option.name for option in decorator(lambda: None).__click_params__} - {"config"}
+    return {option.name for option in decorator(lambda: None).__click_params__}
 
 
 def _toml(path: str) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """What a run will do, resolved before MindSpore is loaded: all refusals that need no MindSpore happen here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset
+from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
 from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.decision import Decision, asked
@@ -65,7 +65,7 @@ class RunPlan:
 def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     """Resolve a request on a machine. Raises TrainerError for a request, ContractError for data that will not do."""
     check_model_name(config.model)
-    parse_scales(config.lr_scale)
+    _check_forms(config)
     recipe = _with_options(find_recipe(config.recipe), config)
     optimizer = OPTIMIZERS.get(config.optimizer)
     if optimizer is None:
@@ -107,6 +107,12 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
             Decision("steps an epoch", "default", str(steps), f"{dataset.splits['train'].rows} rows, the rest dropped"),
         ),
     )
+
+
+def _check_forms(config: RunConfig) -> None:
+    """Raise TrainerError for a text that has not the form its option asks for: it is used late, but told here."""
+    parse_scales(config.lr_scale)
+    _ = config.profile_steps
 
 
 def _extras(config: RunConfig, dataset: Dataset, steps: int) -> list[Decision]:
@@ -211,6 +217,15 @@ def check_files(folder: Path, split: Split, full: bool) -> None:
     problems = file_problems(folder, split.shards)
     if not problems and (full or sum(shard.bytes for shard in split.shards) <= FULL_CHECK_BYTES):
         problems = [problem for shard in split.shards if (problem := _byte_problem(folder, shard))]
+    _refuse(folder, problems)
+
+
+def check_sizes(folder: Path, splits: Iterable[Split]) -> None:
+    """Raise ContractError unless the splits' files are there with the sizes that were sealed. Reads none of them."""
+    _refuse(folder, [problem for split in splits for shard in split.shards for problem in size_problems(folder, shard)])
+
+
+def _refuse(folder: Path, problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more; 'dataprep verify' lists all)" if len(problems) > 1 else ""
         remedy = "restore it from a copy, or shard again with --overwrite"

@@ -23,6 +23,7 @@ from trainer.errors import TrainerError
 from trainer.evaluate import check_classes, open_split
 from trainer.mixing import scaled
 from trainer.picture import Unreadable, read_picture
+from trainer.reading import read_file
 from trainer.restored import Restored, Show, in_effect, restore
 from trainer.runfolder import scratch
 
@@ -140,7 +141,7 @@ def _file_rows(
 
     def read(place: Path) -> NDArray[np.float32] | str:
         try:
-            image: Any = read_picture(place.read_bytes(), ready.meta.policy)
+            image: Any = read_picture(read_file(place), ready.meta.policy)
         except OSError as error:
             return error.strerror or type(error).__name__
         except Unreadable as error:
@@ -172,12 +173,17 @@ def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list
 
 
 def csv_writer(stream: TextIO, name: str, sealed: bool, top: int) -> Callable[[Prediction], None]:
-    """Writes the head line at once, then a line for each prediction: `name` heads the first column."""
+    """Writes a line for each prediction, ahead of the first the head line: `name` heads the first column. So a job that
+    is refused has written nothing.
+    """
     writer = csv.writer(stream, lineterminator="\n")
-    own = ["label"] if sealed else ["error"]
-    writer.writerow([name, *own, *(f"{what}_{i + 1}" for i in range(top) for what in ("class", "score"))])
+    own = "label" if sealed else "error"
+    head = [name, own, *(f"{what}_{i + 1}" for i in range(top) for what in ("class", "score"))]
 
     def write(found: Prediction) -> None:
+        if head:
+            writer.writerow(head)
+            head.clear()
         cells = [cell for name, score in found.best for cell in (name, f"{score:.6f}")]
         cells += [""] * (2 * top - len(cells))
         writer.writerow([found.name, (found.label if sealed else found.error) or "", *cells])

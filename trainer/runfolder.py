@@ -38,7 +38,8 @@ def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
 
 @contextlib.contextmanager
 def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
-    """Create the run's folder for what happens inside; taken away again when nothing was written to it.
+    """Create the run's folder for what happens inside; taken away again when nothing was written to it, or nothing but
+    how it began: a run that failed before its first step does not stand in the way of the command that is right.
 
     A folder that holds a run is entered as it is; Busy is raised when a process works in it. Raises TrainerError for
     a folder that holds anything else.
@@ -47,7 +48,12 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
     try:
         with _locked(folder):
             _sweep(folder)
-            yield folder
+            begun = holds_run(folder)
+            try:
+                yield folder
+            finally:
+                if not begun:
+                    _forget_beginning(folder)
     finally:
         with contextlib.suppress(OSError):  # rmdir takes away an empty folder only
             folder.rmdir()
@@ -55,17 +61,34 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
                 folder.parent.rmdir()
 
 
+def _forget_beginning(folder: Path) -> None:
+    """Empty a folder in which a run has come to nothing: no step was noted and no checkpoint written."""
+    paths = list(folder.iterdir())
+    if all(path.name in (CONFIG, STARTS, BOARD) or (path.name == STEPS and not path.stat().st_size) for path in paths):
+        shutil.rmtree(folder / BOARD, ignore_errors=True)
+        for name in (STARTS, STEPS, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+
+
+def check_place(out: str | None, dataset_folder: Path) -> Path:
+    """Where a run will go, see next_run_folder. Raises TrainerError when it may not go there. Creates nothing."""
+    folder = next_run_folder(out, dataset_folder)
+    if folder.is_relative_to(dataset_folder):
+        raise TrainerError(f"{folder} lies inside the dataset; give --out a folder elsewhere")
+    if os.path.lexists(folder) and not _may_enter(folder) and out is not None:
+        raise TrainerError(_taken(folder))
+    return folder
+
+
 def _make(out: str | None, dataset_folder: Path) -> Path:
     while True:
-        folder = next_run_folder(out, dataset_folder)
-        if folder.is_relative_to(dataset_folder):
-            raise TrainerError(f"{folder} lies inside the dataset; give --out a folder elsewhere")
+        folder = check_place(out, dataset_folder)
         try:
-            folder.mkdir(parents=True, exist_ok=folder.is_dir() and (holds_run(folder) or _is_vacant(folder)))
+            folder.mkdir(parents=True, exist_ok=_may_enter(folder))
             return folder
         except FileExistsError:
             if out is not None:  # otherwise another run took the number in this moment
-                raise TrainerError(f"{folder} is there already; give --out another name, or leave it out") from None
+                raise TrainerError(_taken(folder)) from None
         except OSError as error:
             raise TrainerError(f"cannot make the run folder {folder}: {error.strerror}") from None
 
@@ -73,6 +96,14 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
 def holds_run(folder: Path) -> bool:
     """Whether a run was begun in the folder."""
     return (folder / CONFIG).is_file()
+
+
+def _taken(folder: Path) -> str:
+    return f"{folder} is there already; give --out another name, or leave it out"
+
+
+def _may_enter(folder: Path) -> bool:
+    return folder.is_dir() and (holds_run(folder) or _is_vacant(folder))
 
 
 def _is_vacant(folder: Path) -> bool:

@@ -17,6 +17,7 @@ from dataprep.options import Budget
 from dataprep.verify import verify
 from dataprep.workdir import Workdir
 from schemas.dataset import load_dataset
+from schemas.errors import ContractError
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 
 ANY = Budget(1.0, True)
@@ -107,6 +108,13 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
+    with pytest.raises(ContractError) as unsealed:
+        load_dataset(out)
+    assert str(unsealed.value) == (
+        f"{out} is not sealed: its job was refused: 1 of 41 files were refused (1 empty), more than --max-rejects 1% "
+        f"allows (the same command with a larger one seals what was built). The refused files are listed in "
+        f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
+    )
     summary = shard(raw, out, max_rejects=Budget(1, False))
     assert (summary.built, summary.rejected) == (0, {"empty": 1})
     assert not (out / ".work" / "rejects.jsonl").exists()

@@ -85,10 +85,34 @@ def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="make a dataset with 'dataprep shard"):
         load_dataset(tmp_path)
     (tmp_path / ".work").mkdir()
-    with pytest.raises(ContractError, match="run the same 'dataprep shard' command again"):
+    with pytest.raises(ContractError, match="has not finished, or was refused; the same 'dataprep shard' command"):
         load_dataset(tmp_path)
     with pytest.raises(ContractError, match="is not a folder"):
         load_dataset(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("log", "rejects", "sentence"),
+    [
+        (['{"event": "start"}', '{"event": "refused", "problem": "3 of 9"}'], "x", "its job was refused: 3 of 9. The"),
+        (['{"event": "refused", "problem": "3 of 9"}'], "", "its job was refused: 3 of 9"),
+        (['{"event": "refused", "problem": "3 of 9"}', '{"event": "start"}'], "x", "has not finished, or was refused"),
+        (['{"event": "refused"}'], "x", "has not finished, or was refused"),
+        (['{"event": "ref'], "x", "has not finished, or was refused"),
+        ([], "x", "has not finished, or was refused"),
+    ],
+)
+def test_an_unsealed_folder_says_that_its_job_was_refused(
+    log: list[str], rejects: str, sentence: str, tmp_path: Path
+) -> None:
+    work = tmp_path / ".work"
+    work.mkdir()
+    (work / "run.jsonl").write_text("\n".join(log))
+    (work / "rejects.jsonl").write_text(rejects)
+    with pytest.raises(ContractError) as refused:
+        load_dataset(tmp_path)
+    assert sentence in str(refused.value)
+    assert ("--retry-rejects" in str(refused.value)) == sentence.endswith(". The")
 
 
 def test_file_problems_names_each_file(tmp_path: Path) -> None:

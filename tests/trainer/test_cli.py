@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from schemas.errors import ContractError
 from trainer import cli
 from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
+from trainer.options import NOT_IN_A_FILE
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
@@ -71,18 +71,44 @@ def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
     assert "patience" not in settings
 
 
-def test_unknown_key_in_config_file_suggests_the_near_one(tmp_path: Path) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text("epoch = 3\n")
-    with pytest.raises(click.BadParameter, match="unknown key 'epoch'; did you mean 'epochs'"):
+@pytest.mark.parametrize(("key", "near"), [("epoch", "epochs"), ("batch_sise", "batch-size")])
+def test_unknown_key_in_config_file_is_answered_with_the_file_and_the_near_one(
+    key: str, near: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "Run.toml"
+    file.write_text(f"{key} = 3\n")
+    with pytest.raises(WrongUsage) as refused:
         settings_of("d", "--config", str(file))
+    assert str(refused.value) == f"{file}: unknown key '{key}'; did you mean '{near}'?"
 
 
-def test_value_of_the_wrong_type_in_config_file_is_a_usage_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["xyz", "json", "as_json", "dry-run", "verbose", "config", "dataset"])
+def test_key_without_a_near_one_is_answered_with_those_that_a_file_may_hold(key: str, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
-    file.write_text('epochs = "many"\n')
-    with pytest.raises(click.BadParameter, match="'many' is not a valid integer"):
+    file.write_text(f"{key} = true\n")
+    with pytest.raises(WrongUsage, match=f"run.toml: unknown key '{key}'; ") as refused:
         settings_of("d", "--config", str(file))
+    if key == "xyz":
+        known = str(refused.value).partition("; known: ")[2].split(", ")
+        assert {"epochs", "batch-size", "log-every", "out"} <= set(known)
+        assert not [name for name in known if "_" in name or name in NOT_IN_A_FILE]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('epochs = "many"', "'epochs': 'many' is not a valid integer"),
+        ("label-smoothing = 1", "'label-smoothing': 1.0 is not in the range 0<=x<1."),
+        ('sink = "maybe"', "'sink': 'maybe' is not a valid boolean"),
+        ('keep_fp32 = "stem"', "'keep_fp32' takes a list, as in keep_fp32 = [\"stem\"]"),
+    ],
+)
+def test_value_of_the_wrong_type_in_config_file_names_file_and_key(line: str, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(line)
+    with pytest.raises(WrongUsage) as refused:
+        settings_of("d", "--config", str(file))
+    assert str(refused.value).startswith(f"{file}: {sentence}")
 
 
 @pytest.mark.parametrize("text", ["epochs = ", None])

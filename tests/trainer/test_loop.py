@@ -15,6 +15,7 @@ from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.progress import Lines
+from trainer.resume import finished
 from trainer.signals import StopSignals
 
 QUICK = RunConfig(
@@ -78,6 +79,41 @@ def test_label_outside_the_classes_stops_before_anything_is_compiled_and_leaves_
     with pytest.raises(ContractError, match="labels outside"):
         train(replace(QUICK, dataset=str(make_set({"train": [0, 1, 2, 3] * 5}))))
     assert os.listdir(Path.cwd()) == []
+
+
+def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_command(
+    stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(QUICK, dataset=str(stripes), out="mine")
+
+    def fail(step: object) -> None:
+        assert Path("../config.json").exists(), "a run works in a folder within its own"
+        raise RuntimeError("it does not compile")
+
+    monkeypatch.setattr(loop, "Model", fail)
+    with pytest.raises(RuntimeError, match="it does not compile"):
+        train(config)
+    assert os.listdir(Path.cwd()) == []
+    assert finished(replace(config, lr=0.5)) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"profile": "5"}, "--profile 5 is no range"),
+        ({"model": "gone:make"}, r"model 'gone:make': no module 'gone' is installed or lies in"),
+        ({"model": "net:gone"}, "net has no function 'gone'"),
+        ({"recipe": "gone:make"}, "no module 'gone'"),
+        ({"init": "gone.ckpt"}, r"gone\.ckpt is neither a run folder nor a checkpoint"),
+        ({"freeze": ("gone",)}, "--freeze gone: no parameter begins so"),
+        ({"lr_scale": ("gone=1",)}, "--lr-scale gone: no parameter that learns begins so"),
+    ],
+)
+def test_wrong_option_leaves_nothing(wrong: dict[str, object], sentence: str, stripes: Path, cpu: InEffect) -> None:
+    Path("net.py").touch()
+    with pytest.raises(TrainerError, match=sentence):
+        train(replace(QUICK, dataset=str(stripes), out="mine", **wrong))  # type: ignore[arg-type]
+    assert not Path("mine").exists()
 
 
 def test_loss_that_is_lost_stops_the_run_with_advice(stripes: Path, cpu: InEffect) -> None:

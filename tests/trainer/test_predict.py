@@ -5,9 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from tests.trainer.conftest import picture
+from trainer import cli
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluate import evaluate_checkpoint
@@ -52,11 +54,13 @@ def test_broken_file_is_a_row_with_its_error_and_the_rest_goes_on(untrained: Pat
     (tmp_path / "3.jpg").write_bytes(good[: good.index(b"\xff\xda")])
     (tmp_path / "notes.txt").write_text("no image")
     (tmp_path / "6 lost").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "7 pipe")
     rows, done = predictions(untrained, tmp_path)
-    assert done == Predicted(8, 3)
+    assert done == Predicted(9, 4)
     errors = {Path(row.name).name: row.error for row in rows if row.error}
-    assert set(errors) == {"3.jpg", "notes.txt", "6 lost"}
+    assert set(errors) == {"3.jpg", "notes.txt", "6 lost", "7 pipe"}
     assert errors["6 lost"] == "No such file or directory"
+    assert errors["7 pipe"] == "not a regular file: a FIFO"
     assert len({row.best for row in rows if not row.error}) == 1
 
 
@@ -94,6 +98,14 @@ def test_csv_has_a_cell_for_each_class_and_score() -> None:
         ["x.png", "", "a", "0.750000", "b", "0.250000"],
         ["caf\udce9,.png", "the file is empty", "", "", "", ""],
     ]
+
+
+@pytest.mark.parametrize("name", ["nothere.png", "empty"])
+def test_refused_inputs_leave_nothing_on_stdout(name: str, untrained: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(cli.cli, ["predict", str(untrained), str(tmp_path / name), "--device", "CPU"])
+    assert isinstance(done.exception, TrainerError)
+    assert done.stdout == ""
 
 
 def test_jsonl_has_an_object_a_line() -> None:

@@ -93,6 +93,36 @@ def test_begun_run_is_entered_and_what_a_killed_process_left_is_taken_away() -> 
         assert sorted(os.listdir(run)) == ["config.json", "last.ckpt"]
 
 
+def fail_after(files: dict[str, str]) -> None:
+    """A run that has written these files into its folder when it fails."""
+    with pytest.raises(ZeroDivisionError), run_folder("mine", DATA) as run:
+        raise write(run, files)
+
+
+def write(run: Path, files: dict[str, str]) -> Exception:
+    for name, text in files.items():
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(text)
+    return ZeroDivisionError()
+
+
+def test_run_that_came_to_nothing_leaves_nothing_that_hinders_the_right_command() -> None:
+    fail_after({"config.json": "{}", "starts.jsonl": "{}", "steps.jsonl": "", "tensorboard/events": "head"})
+    assert not Path("mine").exists()
+
+
+@pytest.mark.parametrize("came_of_it", ["steps.jsonl", "nonfinite.json", "last.ckpt"])
+def test_run_of_which_something_came_stays(came_of_it: str) -> None:
+    fail_after({"config.json": "{}", came_of_it: "x"})
+    assert sorted(os.listdir("mine")) == sorted(["config.json", came_of_it])
+
+
+def test_run_that_an_earlier_process_began_stays() -> None:
+    write(Path("mine"), {"config.json": "{}"})
+    fail_after({"starts.jsonl": "{}"})
+    assert sorted(os.listdir("mine")) == ["config.json", "starts.jsonl"]
+
+
 def test_folder_with_nothing_but_what_a_killed_process_left_counts_as_empty() -> None:
     Path("mine/.scratch-x").mkdir(parents=True)
     with run_folder("mine", DATA) as run:

@@ -1,0 +1,83 @@
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from schemas.errors import ContractError
+from trainer import cli
+from trainer.errors import TrainerError, WrongUsage
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def dry_run(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli.cli, ["run", str(folder), "--device", "CPU", "--dry-run", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "sentence"),
+    [
+        (["--profile", "5"], WrongUsage, "--profile 5 is no range of steps"),
+        (["--lr-scale", "head"], WrongUsage, "--lr-scale head: expected PREFIX=FACTOR"),
+        (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or lies in"),
+        (["--init", "gone.ckpt"], TrainerError, "gone.ckpt is neither a run folder nor a checkpoint"),
+        (["--init", "."], TrainerError, "holds no best.ckpt"),
+        (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),
+        (["--out", "taken"], TrainerError, "taken is there already"),
+        (["--tensorboard"], TrainerError, "pip install tensorboardX"),
+    ],
+)
+def test_run_that_cannot_begin_is_refused_dry(
+    wrong: list[str], kind: type[Exception], sentence: str, stripes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    Path("taken").touch()
+    done = dry_run(stripes, *wrong)
+    assert type(done.exception) is kind
+    assert sentence in str(done.exception)
+    assert done.stdout == ""
+    assert os.listdir() == ["taken"]
+
+
+@pytest.mark.parametrize("name", ["train.mindrecord1", "train.mindrecord0.db", "val.mindrecord0"])
+def test_set_with_a_file_missing_or_cut_is_refused_dry(name: str, stripes: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stripes, tmp_path / "set")
+    os.truncate(folder / name, 9)
+    with pytest.raises(ContractError, match=f"is damaged: {name} has 9 bytes, .* were sealed; restore it"):
+        raise dry_run(folder).exception or AssertionError
+    (folder / name).unlink()
+    with pytest.raises(ContractError, match=f"is damaged: {name} is missing"):
+        raise dry_run(folder).exception or AssertionError
+
+
+def test_dry_run_says_what_it_did_not_check_and_imports_no_code_of_the_user(stripes: Path, untrained: Path) -> None:
+    Path("own_net.py").write_text("raise AssertionError('imported')")
+    asked = ["--model", "own_net:make", "--init", str(untrained), "--freeze", "stem"]
+    done = dry_run(stripes, *asked)
+    assert done.exit_code == 0, done.exception
+    unchecked = [
+        "the bytes of the shards and their indexes",
+        "that own_net:make makes a network for 3 classes",
+        f"that the weights in {untrained} fit the model",
+        "that --freeze, --lr-scale and --keep-fp32 name parts of the model",
+    ]
+    assert done.stdout.endswith("\nnot checked: " + "; ".join(unchecked) + "\n")
+    assert json.loads(dry_run(stripes, *asked, "--json").stdout)["unchecked"] == unchecked
+
+
+def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path) -> None:
+    begin = ["--out", "mine", "--init", "gone.ckpt"]
+    config = json.loads(dry_run(stripes, "--json").stdout)["config"]
+    Path("mine").mkdir()
+    Path("mine/config.json").write_text(json.dumps(config | {"out": "mine", "init": "gone.ckpt"}))
+    assert isinstance(dry_run(stripes, *begin).exception, TrainerError)
+    Path("mine/last.ckpt").touch()
+    assert "would go on with tiny" in dry_run(stripes, *begin).stdout

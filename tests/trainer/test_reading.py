@@ -1,0 +1,73 @@
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from trainer.picture import Unreadable
+from trainer.reading import read_file
+
+
+def test_a_regular_file_is_read_whole_also_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("a")
+    assert read_file(tmp_path / "link", max_bytes=5) == b"12345"
+
+
+def test_what_is_no_regular_file_is_refused_by_its_kind_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket may not be long
+    os.mkfifo("fifo")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        for name, kind in (("fifo", "FIFO"), ("socket", "socket"), ("/dev/zero", "device"), (".", "folder")):
+            with pytest.raises(Unreadable, match=f"^not a regular file: a {kind}$"):
+                read_file(Path(name))
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    real_open = os.open
+
+    def replaced(name: Path, flags: int) -> int:
+        path.unlink()
+        os.mkfifo(path)
+        return real_open(name, flags)
+
+    monkeypatch.setattr(os, "open", replaced)
+    raised: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            read_file(path)
+        except BaseException as error:
+            raised.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(20)
+    assert [str(error) for error in raised] == ["not a regular file: a FIFO"]
+
+
+def test_a_file_above_the_limit_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "giant"
+    path.touch()
+    os.truncate(path, 1 << 40)  # a hole
+    with pytest.raises(Unreadable, match="it has 1099511627776 bytes, the limit is 268435456"):
+        read_file(path)
+
+
+def test_a_file_that_says_it_is_empty_is_read_up_to_the_limit() -> None:
+    with pytest.raises(Unreadable, match="it has more than 10 bytes, the limit"):
+        read_file(Path("/proc/self/status"), max_bytes=10)
+
+
+def test_a_dangling_link_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "lost").symlink_to("nowhere")
+    with pytest.raises(OSError, match="No such file or directory"):
+        read_file(tmp_path / "lost")

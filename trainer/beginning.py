@@ -1,0 +1,56 @@
+"""What a look at files and names tells of a run before it begins, so that one that cannot begin is refused at once.
+
+Imports neither MindSpore nor code of the user's: what only these can tell is in `unchecked`.
+"""
+
+from pathlib import Path
+
+from trainer import checkpoint
+from trainer.errors import TrainerError
+from trainer.lookup import is_installed, is_own, module_is_there
+from trainer.models import MINDCV, MODELS
+from trainer.plan import RunPlan, check_sizes
+from trainer.runfolder import LAST, check_place
+
+NO_BOARD = "--tensorboard needs tensorboardX: pip install tensorboardX"
+
+
+def check_beginning(plan: RunPlan, home: Path) -> None:
+    """Raise TrainerError or ContractError for what cannot begin in the working directory `home`: a folder that is
+    taken, a module or package that is missing, weights that are not there, shards of another size than was sealed.
+    """
+    config = plan.config
+    check_place(config.out, plan.folder)
+    if is_own(config.model) and not config.model.startswith(MINDCV):
+        module_is_there("model", config.model, home)
+    if config.init is not None and not _goes_on(plan):
+        _check_init(home / config.init)
+    if config.tensorboard and not is_installed("tensorboardX"):
+        raise TrainerError(NO_BOARD)
+    check_sizes(plan.folder, [plan.dataset.splits[name] for name in plan.used_splits])
+
+
+def unchecked(plan: RunPlan) -> list[str]:
+    """What a run looks at before its first step, and check_beginning does not."""
+    config = plan.config
+    found = ["the bytes of the shards and their indexes"]
+    if config.model not in MODELS:
+        found.append(f"that {config.model} makes a network for {len(plan.dataset.classes)} classes")
+    if config.init is not None and not _goes_on(plan):
+        found.append(f"that the weights in {config.init} fit the model")
+    if config.freeze or config.lr_scale or config.keep_fp32:
+        found.append("that --freeze, --lr-scale and --keep-fp32 name parts of the model")
+    return found
+
+
+def _goes_on(plan: RunPlan) -> bool:
+    return plan.config.out is not None and (Path(plan.config.out) / LAST).exists()
+
+
+def _check_init(path: Path) -> None:
+    file = checkpoint.find(path)
+    try:
+        with file.open("rb") as stream:
+            stream.read(1)
+    except OSError as error:
+        raise TrainerError(f"--init {file} cannot be read: {error.strerror}") from None
