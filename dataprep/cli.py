@@ -14,7 +14,7 @@ import click
 
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
-from dataprep.labels import label, usage_error
+from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path, file_okay=False)
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-# A program or group that was called without a command has shown its help; so since click 8.2.
-HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class Interrupted(BaseException):
@@ -96,10 +94,10 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Draw a small demo set.")
 @click.argument("folder", type=FOLDER)
 @click.option("--images", default=1200, show_default=True, help="Number of images.")
-@click.option("--classes", default=6, show_default=True, help="Number of classes, 2 to 10.")
+@click.option("--classes", type=click.IntRange(2, 10), default=6, show_default=True, help="Number of classes.")
 @click.option("--seed", default=0, show_default=True, help="The same seed draws the same images.")
 def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     """Draw a small demo set of images into FOLDER, with a few broken and odd files among them.
@@ -115,7 +113,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     click.echo(f"odd on purpose: {', '.join(drawn.odd)}")
 
 
-@main.command()
+@main.command(short_help="Turn image folders into a sealed dataset.")
 @click.argument("source", type=FOLDER)
 @click.argument("out", type=PATH)
 @click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
@@ -233,7 +231,7 @@ def _class_names(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-@main.command()
+@main.command(short_help="Show what a set holds, or one record.")
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
 @click.option("--split", help="train, val or test.  [default: the first]")
 @click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
@@ -258,10 +256,11 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
     record = inspection.read_row(path, split, row) if row is not None else inspection.read_key(path, split, str(key))
     if save:
         inspection.save_image(record, save)
+        click.echo(f"{save} is written", err=True)
     _echo(record, as_json)
 
 
-@main.command()
+@main.command(short_help="Check that a set is what was sealed.")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
@@ -280,7 +279,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Restore or salvage a damaged set.")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -301,7 +300,7 @@ def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Write one HTML page about a set.")
 @click.argument("out", type=PATH)
 @click.option("--out", "page", type=PATH, metavar="FILE", help="Where to write the page.  [default: OUT/report.html]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

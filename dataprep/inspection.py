@@ -27,12 +27,13 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Record:
-    """One row: where it is, its scalars and array values, and its image bytes, if it has any."""
+    """One row: where it is, its scalars and array values, its image bytes and the name of its class, if it has any."""
 
     shard: str
     row: int
     values: dict[str, Any]
     blobs: dict[str, bytes]
+    class_name: str | None = None
 
 
 def inspect(path: Path, split: str | None = None) -> Inspection:
@@ -61,7 +62,7 @@ def read_row(path: Path, split: str | None, number: int) -> Record:
     before = 0
     for reader in opened.readers():
         if 0 <= number - before < reader.rows:
-            return _record(reader.path.name, number, reader.row(number - before))
+            return _record(opened, reader.path.name, number, reader.row(number - before))
         before += reader.rows
     raise DataprepError(f"row {number} does not exist: {opened.split or path} has the rows 0 to {before - 1}")
 
@@ -86,14 +87,18 @@ def _find(opened: RecordSet, key: str) -> Record | None:
         raise DataprepError("the set has no indexed key column; ask with --row")
     for reader in opened.readers():
         for number in find_rows(reader.path, column, key):
-            return _record(reader.path.name, before + number, reader.row(number))
+            return _record(opened, reader.path.name, before + number, reader.row(number))
         before += reader.rows
     return None
 
 
-def _record(shard: str, number: int, row: dict[str, Any]) -> Record:
+def _record(opened: RecordSet, shard: str, number: int, row: dict[str, Any]) -> Record:
     blobs = {name: value for name, value in row.items() if isinstance(value, bytes)}
-    return Record(shard, number, {name: value for name, value in row.items() if name not in blobs}, blobs)
+    values = {name: value for name, value in row.items() if name not in blobs}
+    classes = opened.dataset.classes if opened.dataset else ()
+    label = next((values.get(field.name) for field in opened.schema.fields if field.role == "label"), None)
+    class_name = classes[label] if isinstance(label, int) and 0 <= label < len(classes) else None
+    return Record(shard, number, values, blobs, class_name)
 
 
 def save_image(record: Record, path: Path) -> None:

@@ -1,9 +1,12 @@
 """The shape of what a program says when something is wrong: `Error: ` or `Warning: `, then a sentence."""
 
 import os
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
+
+# A program or group that was called without a command has shown its help; so since click 8.2.
+HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def label(word: str, colour: str, stream: TextIO) -> str:

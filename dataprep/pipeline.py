@@ -11,6 +11,7 @@ from pathlib import Path
 from dataprep import duplicates
 from dataprep.build import Built, build_missing, worker_count
 from dataprep.duplicates import Duplicate
+from dataprep.engines import check_engine
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import Found, Reject
 from dataprep.keys import key_to_path
@@ -61,6 +62,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     if done:
         return summarise(out, done, Built(), time.monotonic() - started, already_complete=True)
     check_target(out, source, options.quarantine)
+    check_engine(options.engine)
     choose_layout(source, options)  # a mistaken SOURCE is refused before OUT is made
     with disk_errors(out), Workdir(out) as work:
         with closing(open_plan(work, source, options, progress)) as plan:

@@ -347,7 +347,8 @@ def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
     names = [name for (name,) in db.execute(query)]
     if not names or wanted == "keep":
         return []
-    said = f"{len(names)} of the classes have no image: {_some(names)}"
+    have = "class has" if len(names) == 1 else "classes have"
+    said = f"{len(names)} {have} a label but no image: {_some(names)}"
     if wanted == "error":
         raise DataprepError(f"{said}; --empty-classes warn keeps their labels, --ignore leaves a folder out")
     return [said]

@@ -17,7 +17,10 @@ from dataprep.progress import Progress
 from dataprep.reading import read_item
 from dataprep.target import check_schema, check_target
 
-SAMPLE = 64
+SAMPLE = 200
+# What a job takes beside its images, in seconds, and the proof of a MB; docs/operations.md, "What a job costs".
+START_S = {"decode": 5.0, "rows": 5.0, "off": 1.0}
+PROOF_S_PER_MB = {"decode": 0.020, "rows": 0.0, "off": 0.0}
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Preview:
     free_bytes: int
     workers: int
     seconds: float
+    sampled: int
     sample_rejected: int
 
 
@@ -62,6 +66,8 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
         growth, seconds, refused = _try_sample(plan, source, options)
         rows = plan.class_rows()
         workers = worker_count(plan, options)
+        size = round(plan.bytes * growth)
+        proof = PROOF_S_PER_MB[options.prove] * size / 1e6
         return Preview(
             source=str(source),
             out=str(out),
@@ -75,10 +81,11 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
             rejected=len(plan.rejects()),
             ignored=plan.ignored,
             warnings=plan.warnings,
-            bytes=round(plan.bytes * growth),
+            bytes=size,
             free_bytes=shutil.disk_usage(_existing(out)).free,
             workers=workers,
-            seconds=round(seconds * plan.item_count / workers, 1),
+            seconds=round(START_S[options.prove] + (seconds * plan.item_count + proof) / workers, 1),
+            sampled=min(SAMPLE, plan.item_count),
             sample_rejected=refused,
         )
 

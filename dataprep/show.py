@@ -20,7 +20,8 @@ def as_object(result: Any) -> dict[str, Any]:
     """A result dataclass for JSON; of image bytes only the length."""
     if isinstance(result, Record):
         sizes = {name: {"bytes": len(data)} for name, data in result.blobs.items()}
-        return {"shard": result.shard, "row": result.row, **result.values, **sizes}
+        named = {} if result.class_name is None else {"class_name": result.class_name}
+        return {"shard": result.shard, "row": result.row, **named, **result.values, **sizes}
     return asdict(result)
 
 
@@ -87,7 +88,7 @@ def _(p: Preview) -> list[str]:
     if p.bytes > p.free_bytes:
         lines.append("Warning: that is more than the disk has free; the job would not start")
     if p.sample_rejected:
-        lines.append(f"Warning: {p.sample_rejected} of a sample of the images would be refused")
+        lines.append(f"Warning: {p.sample_rejected} of a sample of {p.sampled} images would be refused")
     return [
         *lines,
         f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",
@@ -132,7 +133,8 @@ def _(v: Verdict) -> list[str]:
 def _(r: Record) -> list[str]:
     sizes = {name: f"{len(data)} bytes" for name, data in r.blobs.items()}
     values = {**r.values, **sizes}
-    return [f"row {r.row}, in {r.shard}", *(f"  {name}: {printable(str(value))}" for name, value in values.items())]
+    lines = [f"row {r.row}, in {r.shard}", *(f"  {name}: {printable(str(value))}" for name, value in values.items())]
+    return [*lines, *([f"  class: {printable(r.class_name)}"] if r.class_name is not None else [])]
 
 
 @as_lines.register

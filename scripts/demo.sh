@@ -28,4 +28,7 @@ What lies where:
   $demo/run       best.ckpt, last.ckpt, config.json, metrics.jsonl
 Next: .venv/bin/dataprep inspect $demo/dataset --row 0
       .venv/bin/trainer eval $demo/run $demo/dataset
+      .venv/bin/trainer doctor $demo/dataset
+      .venv/bin/python -m pip install jinja2 matplotlib      then: .venv/bin/dataprep report $demo/dataset
+                                                            and:  .venv/bin/trainer report $demo/run
 END

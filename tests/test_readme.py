@@ -17,8 +17,8 @@ README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 
 
-def blocks(language: str) -> Iterator[str]:
-    yield from re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, text: str = README) -> Iterator[str]:
+    yield from re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line]
@@ -53,6 +53,12 @@ def test_the_readmes_program_reads_every_row(folder: Path) -> None:
     rows = re.search(r'"train": \{\s+"rows": (\d+)', (folder / "dataset" / "dataset.json").read_text())
     assert rows is not None
     assert said == f"{rows[1]} rows\n"
+
+
+def test_the_tutorials_pipeline_gives_a_batch(folder: Path) -> None:
+    (program,) = blocks("python", (ROOT / "docs" / "tutorial.md").read_text())
+    said = run([sys.executable, "-c", program.replace("set/train", "dataset/train")], folder)
+    assert said == "(32, 3, 224, 224) int32\n"
 
 
 def test_the_demo_ends_above_95_percent(tmp_path: Path) -> None:

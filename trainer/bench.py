@@ -18,7 +18,7 @@ from trainer.errors import TrainerError
 from trainer.picture import plain_picture
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.runfolder import scratch
-from trainer.sampling import ENDINGS, MOST_BYTES, Row, as_files, as_set, image_files, some_rows
+from trainer.sampling import ENDINGS, MOST_BYTES, Row, as_files, as_links, as_set, image_files, refused_files, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Measured, Part, feeding, pipeline_part, summed_up
@@ -76,7 +76,7 @@ def compare(
 
     Raises TrainerError and ContractError as a run would, Interrupted after a signal.
     """
-    images = None if images is None else _class_folders(images.resolve())
+    images = None if images is None else images.resolve()
     home = Path.cwd()
     plan = plan_run(replace(config, device="CPU"), this_machine("CPU"))
     check_files(plan.folder, plan.train_split, config.full_check)
@@ -85,7 +85,7 @@ def compare(
         apply(plan.effect)
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         session = Session(plan, home, seconds, stop, tell)
-        source, folder = (plan, images) if images is not None else _sampled(plan, tell)
+        source, folder = (plan, without_refused(plan, images, tell)) if images is not None else _sampled(plan, tell)
         files = list(image_files(folder))
         if len(files) < LEAST_BATCHES * config.batch_size:
             raise TrainerError(
@@ -130,10 +130,19 @@ def _compare(
     )
 
 
-def _class_folders(images: Path) -> Path:
+def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> Path:
+    """The class folders of `images`; links to all but the files that the set refused, of which one would end it all."""
     if not images.is_dir():
         raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
-    return images / "train" if (images / "train").is_dir() else images
+    folder = images / "train" if (images / "train").is_dir() else images
+    refused, files = refused_files(plan.folder), list(image_files(folder))
+    kept = [(path, label) for path, label in files if path.relative_to(images).as_posix() not in refused]
+    if len(kept) == len(files):
+        return folder
+    tell(f"left out: {len(files) - len(kept)} of {len(files)} files, which the set has refused")
+    links = Path.cwd() / "files"
+    as_links(kept, links)
+    return links
 
 
 def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:

@@ -17,27 +17,27 @@ from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError
-from trainer.labels import label, usage_error
-from trainer.options import device_options, options, output_options, run_options, training_options
+from trainer.labels import HELP_SHOWN, label, usage_error
+from trainer.options import device_options, options, output_options, run_options, seconds_option, training_options
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
-# A program or group that was called without a command has shown its help; so since click 8.2.
-HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
-SECONDS = click.option(
-    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mindspore-dataprep")
 def cli() -> None:
-    """Train, evaluate and use an image classifier on a dataset that `dataprep shard` has sealed."""
+    """Train, evaluate and use an image classifier on a dataset that `dataprep shard` has sealed.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the data was refused,
+    75 try again later, 130/143 interrupted (the same command goes on).
+    """
 
 
-@cli.command()
+@cli.command(short_help="Train on a dataset.")
 @click.argument("dataset", type=click.Path())
 @run_options
 @options(
@@ -128,7 +128,7 @@ def _stop_signals() -> StopSignals:
     return StopSignals(tell=lambda text: None if rank.launched() else click.echo(text, err=True))
 
 
-@cli.command("eval")
+@cli.command("eval", short_help="Score a checkpoint on a split.")
 @click.argument("checkpoint", type=click.Path())
 @click.argument("dataset", type=click.Path())
 @click.option("--split", default="val", show_default=True, help="train, val or test")
@@ -179,7 +179,7 @@ def _show(decisions: Sequence[Any]) -> None:
     click.echo(table(decisions), err=True)
 
 
-@cli.command()
+@cli.command(short_help="Name the classes of images.")
 @click.argument("checkpoint", type=click.Path())
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @options(
@@ -246,7 +246,7 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
         parts.unlink(missing_ok=True)
 
 
-@cli.command()
+@cli.command(short_help="Write a model for inference.")
 @click.argument("checkpoint", type=click.Path())
 @options(
     click.option(
@@ -283,7 +283,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     click.echo(f"{made.description}: image size, mean, std and classes")
 
 
-@cli.command()
+@cli.command(short_help="Write one HTML page about runs.")
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
@@ -303,9 +303,9 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
 
 
-@cli.command()
+@cli.command(short_help="Measure what limits a run, try what helps.")
 @click.argument("dataset", type=click.Path())
-@SECONDS
+@seconds_option
 @training_options
 @output_options
 def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
@@ -322,16 +322,16 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
     click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
-@cli.command()
+@cli.command(short_help="Compare the shards with plain image files.")
 @click.argument("dataset", type=click.Path())
 @click.option("--against", type=click.Path(path_type=Path), help="Images in class folders. [default: rows, as files]")
-@SECONDS
+@seconds_option
 @training_options
 @output_options
 def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Compare DATASET with the same images read from files and through Python, with the transforms of a run.
 
-    Example: trainer bench demo/dataset --against demo/images --recipe imagenet
+    Example: trainer bench demo/dataset --against demo/raw --recipe imagenet
     """
     quieten(verbose)
     with _stop_signals() as stop:

@@ -52,8 +52,8 @@ class Diagnosis:
     """All that was found. `parts` are in the order of the pipeline, each measured alone, the loop last.
 
     `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
-    `confirmed` is the best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what no
-    time was left for.
+    `confirmed` is the best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what
+    there was no time for.
     """
 
     dataset: str

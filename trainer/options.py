@@ -187,3 +187,7 @@ run_options = options(
     ),
     click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
 )
+
+seconds_option = click.option(
+    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
+)

@@ -1,5 +1,6 @@
 """`trainer run --preview FILE.png`: a sheet of images as training sees them, out of the very pipeline, with labels."""
 
+import contextlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,14 @@ from trainer.runfolder import scratch
 COLUMNS, ROWS = 8, 4
 LEAST_SIDE = 112  # small images are enlarged by a whole factor, so that a label has room below
 CAPTION, MARGIN = 16, 4  # pixels
+CJK_FONTS = (
+    "NotoSansCJK-Regular.ttc",
+    "NotoSansSC-Regular.otf",
+    "SourceHanSansSC-Regular.otf",
+    "wqy-microhei.ttc",
+    "wqy-zenhei.ttc",
+    "DroidSansFallbackFull.ttf",
+)
 LEAST_SHARE = 0.005  # a class with less of a mixed label is not named
 
 
@@ -52,8 +61,9 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
         # Each batch is mixed by a share of its own: a row of the sheet for each of four batches.
         images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]
-    captions = [caption(label, plan.dataset.classes) for label in labels]
-    _write(file, _sheet(shown, captions))
+    font = find_font("".join(plan.dataset.classes))
+    captions = [caption(label, drawable(plan.dataset.classes, font)) for label in labels]
+    _write(file, _sheet(shown, captions, font))
     return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 
 
@@ -85,7 +95,30 @@ def caption(label: Any, classes: Sequence[str]) -> str:
     return " + ".join(f"{label[number]:.0%} {classes[number]}" for number in largest)
 
 
-def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> Image.Image:
+def find_font(text: str) -> Any:
+    """Pillow's own font, or where that lacks letters of `text` one of the machine's for Chinese, if it has one."""
+    own = ImageFont.load_default()
+    if not has_letters(own, text):
+        for name in CJK_FONTS:
+            with contextlib.suppress(OSError):
+                return ImageFont.truetype(name, 11)
+    return own
+
+
+def has_letters(font: Any, text: str) -> bool:
+    """Whether a font draws each letter as itself, and none as the box that stands for what it lacks."""
+    if not isinstance(font, ImageFont.FreeTypeFont):  # that of a Pillow without FreeType
+        return all(letter <= "\xff" for letter in text)
+    box = bytes(font.getmask("\uffff"))
+    return all(letter.isspace() or bytes(font.getmask(letter)) != box for letter in set(text))
+
+
+def drawable(classes: Sequence[str], font: Any) -> list[str]:
+    """The names of classes, or `class 3` where the font lacks letters of a name."""
+    return [name if has_letters(font, name) else f"class {label}" for label, name in enumerate(classes)]
+
+
+def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font: Any) -> Image.Image:
     side = pictures[0].shape[0]
     factor = max(1, -(-LEAST_SIDE // side))
     width, height = factor * side + MARGIN, factor * side + CAPTION + MARGIN
@@ -93,7 +126,6 @@ def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> Im
     rows = -(-len(pictures) // columns)
     sheet = Image.new("RGB", (columns * width + MARGIN, rows * height + MARGIN), "white")
     draw = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default()
     for number, (picture, text) in enumerate(zip(pictures, captions, strict=True)):
         left, top = MARGIN + number % columns * width, MARGIN + number // columns * height
         image = Image.fromarray(picture).resize((factor * side, factor * side), Image.Resampling.NEAREST)
@@ -103,9 +135,6 @@ def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> Im
 
 
 def _fitting(text: str, draw: ImageDraw.ImageDraw, font: Any, width: int) -> str:
-    # The built-in font of a Pillow without FreeType knows Latin-1 only.
-    if not isinstance(font, ImageFont.FreeTypeFont):
-        text = text.encode("latin-1", "replace").decode("latin-1")
     while len(text) > 1 and draw.textlength(text, font) > width:
         text = text[:-1]
     return text

@@ -1,5 +1,6 @@
 """Throw-away copies of some rows: as a set of other sizes, to try `--resize` on, or as files, to compare with."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from mindspore.dataset import Shuffle, vision
 from mindspore.mindrecord import FileWriter
 
 from schemas.dataset import Dataset, Shard, Split
-from schemas.layout import shard_name
+from schemas.layout import REJECTS, shard_name
 from trainer.data import rows_of
 from trainer.picture import Unreadable, read_picture
 from trainer.plan import RunPlan
@@ -97,6 +98,23 @@ def as_files(rows: Sequence[Row], folder: Path) -> None:
         place = folder / f"{row.label:05d}"
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number:06d}.{_ending(row.image)}").write_bytes(row.image)
+
+
+def refused_files(dataset: Path) -> frozenset[str]:
+    """The keys of the files that the set has refused: their paths below the folder that was sharded."""
+    try:
+        lines = (dataset / REJECTS).read_text(encoding="utf-8").splitlines()
+    except OSError:  # a copy of the set without it
+        return frozenset()
+    return frozenset(str(json.loads(line)["key"]) for line in lines)
+
+
+def as_links(files: Sequence[tuple[Path, int]], folder: Path) -> None:
+    """Link the files into `folder`, one folder a class."""
+    for number, (path, label) in enumerate(files):
+        place = folder / f"{label:05d}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:07d}{path.suffix}").symlink_to(path)
 
 
 def _ending(image: bytes) -> str:

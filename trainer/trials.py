@@ -88,7 +88,8 @@ class Trials:
             session.stop.check()
             own, part = step_part("own", self.trainee), step_part(remedy.flags, other)
             self._weigh("step", own, [part], [remedy], left - (session.clock() - began))
-            self._loops[remedy.flags] = partial(loop_part, "with", other.plan, other)
+            if self.tried[-1].helps:  # else it would hold its memory for nothing
+                self._loops[remedy.flags] = partial(loop_part, "with", other.plan, other)
 
     def confirm(self, seconds: float) -> Tried | None:
         """The best remedy in the whole loop; None when none helped, or no time is left for it.

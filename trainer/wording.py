@@ -7,9 +7,11 @@ from trainer.bench import FILES, PYTHON, Comparison
 from trainer.doctor import Diagnosis
 from trainer.remedies import Tried
 from trainer.stages import Measured
-from trainer.verdict import BALANCED, COMPUTE, FEED
+from trainer.verdict import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
+SHORT = 0.9  # of the limit: below that a loop that hardly waits for data lacks something else
+EVEN = 1.1  # times the speed of files: below that the reader may ask what shards are for
 MANY = 10  # from here on a share reads better as a multiple
 LEAST_SHARE = 0.01  # of the feed's time, to be named
 AMP = "--amp-level "
@@ -53,9 +55,11 @@ def bench_text(found: Comparison) -> str:
         table.append(f"{names.get(one.part, one.part):<38}{figures}")
     shards = f"{found.shards} shard{'s' if found.shards > 1 else ''}"
     buys = (
-        f"Sharding buys {found.gains[FILES]:.2f} times the images/s of {FILES} and {found.gains[PYTHON]:.2f} times "
-        f"those of {PYTHON} in Python threads, and {shards} in place of {found.files:,} files."
+        f"The shards give {found.gains[FILES]:.2f} times the images/s of {FILES} and {found.gains[PYTHON]:.2f} times "
+        f"those of {PYTHON} in Python threads: {shards} in place of {found.files:,} files."
     )
+    if found.gains[FILES] < EVEN:
+        buys += " Both decode in C++; what opening many files costs shows on storage that is cold or far."
     return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(buys))])
 
 
@@ -104,7 +108,10 @@ def _verdict(found: Diagnosis) -> str:
     if verdict.shared:
         shared = f" Both share {found.cores} cores, so together they cannot pass {number(verdict.limit)}."
     reached = f"{number(loop.images_per_s)}, {share(loop.images_per_s / verdict.limit)} of the limit"
-    return f"{by}{shared} The loop reaches {reached}{wait}."
+    short = ""
+    if loop.data_wait is not None and loop.data_wait < MARGIN and loop.images_per_s < SHORT * verdict.limit:
+        short = " What it lacks are cores, not data: other work has them, or feed and step want the same."
+    return f"{by}{shared} The loop reaches {reached}{wait}.{short}"
 
 
 def _of_the_feed(found: Diagnosis) -> str:

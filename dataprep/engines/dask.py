@@ -5,6 +5,7 @@ when their first task comes. Dask itself repeats the tasks of lost workers. A lo
 it resumes.
 """
 
+import importlib.util
 import json
 import logging
 import os
@@ -34,7 +35,7 @@ SHARED_S = 5.0  # for a file made on one machine to be seen on another: network 
 CLOSE_S = 5.0
 LOOK_S = 1.0  # between two looks at how many workers there are
 
-INSTALL = "--engine dask needs the package distributed: pip install distributed"
+INSTALL = "--engine dask needs the package distributed: pip install distributed (the extra [dask])"
 LOST = "the connection to the Dask scheduler was lost; with a scheduler again, the same command goes on"
 
 
@@ -52,13 +53,15 @@ class Ground:
     quiet: bool
 
 
+def need_distributed() -> None:
+    """Raise DataprepError when the package is missing."""
+    if importlib.util.find_spec("distributed") is None:
+        raise DataprepError(INSTALL)
+
+
 @contextmanager
 def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
-    try:
-        import distributed  # noqa: F401
-    except ModuleNotFoundError:
-        raise DataprepError(INSTALL) from None
     _silence()
     named = options.dask_address or options.dask_scheduler_file
     with _address(options, workers) as address, _client(address) as client:

@@ -22,12 +22,19 @@ def detect_layout(root: Path, options: WalkOptions) -> str:
     """
     try:
         with os.scandir(root) as entries:
-            folders = [entry.name for entry in entries if entry.is_dir() and not ignore_rule(entry.name, options)]
+            seen = [(entry.name, entry.is_dir()) for entry in entries if not ignore_rule(entry.name, options)]
     except OSError as error:
         raise DataprepError(f"cannot list SOURCE {root}: {error.strerror}") from None
+    folders = [name for name, is_folder in seen if is_folder]
     if not folders:
         raise DataprepError(
-            f"SOURCE {root} has no folder; expected SOURCE/<class>/<image> or SOURCE/train/<class>/<image>"
+            f"SOURCE {root} has no folder{_flat(root, len(seen))}; expected SOURCE/<class>/<image> or "
+            "SOURCE/train/<class>/<image>"
         )
     splits = [split_folders.NAMES.get(name.lower()) for name in folders]
     return "splits" if "train" in splits and None not in splits else "classes"
+
+
+def _flat(root: Path, files: int) -> str:
+    """The commonest mistake: a class folder given for the folder of classes."""
+    return f", but {files:,} files of its own: give the folder above it, {root.absolute().parent}" if files else ""

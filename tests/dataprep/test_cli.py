@@ -53,7 +53,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) 
         "dog",
         "rows",
         "shards",
-        "1 of a sample",
+        "1 of a sample of 41 images",
         "are free",
         "nothing was written",
     ):

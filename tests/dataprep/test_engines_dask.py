@@ -346,6 +346,7 @@ def test_a_missing_package_is_said_with_its_name(raw: Path, tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(DataprepError, match="needs the package distributed: pip install distributed"):
         shard(raw, tmp_path / "out", engine="dask")
+    assert not (tmp_path / "out").exists(), "nothing is scanned before that"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ def test_rows_count_through_the_shards(sealed: Path) -> None:
     shards = inspect(sealed, "train").shards
     keys = [read_row(sealed, "train", number).values["key"] for number in range(36)]
     assert len(set(keys)) == 36
+    assert read_row(sealed, "train", 0).class_name == keys[0].split("/")[0]
     assert read_row(sealed, "train", shards["train.mindrecord0"]).shard == "train.mindrecord1"
     with pytest.raises(DataprepError, match="row 36 does not exist: train has the rows 0 to 35"):
         read_row(sealed, "train", 36)

@@ -64,8 +64,13 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
 
 
 def test_a_source_without_folders_is_refused(files: Files) -> None:
-    with pytest.raises(DataprepError, match="has no folder"):
-        detect_layout(files({"1.jpg": b"x"}), PLAIN)
+    with pytest.raises(DataprepError, match="has no folder, but 2 files of its own: give the folder above it"):
+        detect_layout(files({"1.jpg": b"x", "2.jpg": b"x"}), PLAIN)
+
+
+def test_an_empty_source_is_refused(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(DataprepError, match="has no folder; expected"):
+        detect_layout(tmp_path, PLAIN)
 
 
 def test_junk_is_ignored_by_rule(files: Files) -> None:

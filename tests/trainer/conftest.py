@@ -118,10 +118,6 @@ def make_set(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def cpu() -> InEffect:
     """What is in effect on CPU, applied to this process."""
-    import mindspore
-
-    # With more threads MindSpore picks their number by timing, and with it the order of a sum: the last bit varies.
-    mindspore.device_context.cpu.op_tuning.threads_num(1)
     effect = decide(RunConfig(dataset="", device="CPU", workers=1, prefetch=2), Machine(ascend=False, cores=2))
     apply(effect)
     return effect

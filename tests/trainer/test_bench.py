@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from trainer.cli import cli
 from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.errors import TrainerError
+from trainer.sampling import image_files
 from trainer.signals import StopSignals
 from trainer.wording import bench_text
 
@@ -135,8 +137,8 @@ def test_text_ends_with_what_sharding_buys() -> None:
         "ImageFolderDataset                           400    0.80     1.9     2.0 GiB",
         "GeneratorDataset, Pillow decodes             200    0.40     1.9     2.0 GiB",
         "",
-        "Sharding buys 1.25 times the images/s of ImageFolderDataset and 2.50 times those",
-        "of GeneratorDataset in Python threads, and 15 shards in place of 2,200 files.",
+        "The shards give 1.25 times the images/s of ImageFolderDataset and 2.50 times",
+        "those of GeneratorDataset in Python threads: 15 shards in place of 2,200 files.",
     ]
     sample = bench_text(replace(FOUND, images=None, shards=1, python_decodes=False))
     assert "a sample of the set, written as files" in " ".join(sample.split())
@@ -156,3 +158,21 @@ def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.Monkey
     told = CliRunner().invoke(cli, ["bench", "set", "--against", "photos", "--seconds", "9", "--json"]).stdout
     assert json.loads(told) == dataclasses.asdict(FOUND)
     assert given == [(None, 60.0), (Path("photos"), 9.0)]
+
+
+def test_files_that_the_set_has_refused_are_left_out(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "class1" / "broken.jpg").write_bytes(b"")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    plan: Any = SimpleNamespace(folder=tmp_path / "set")
+    told: list[str] = []
+    assert bench.without_refused(plan, photos, told.append) == photos
+    (tmp_path / "set" / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "empty"}\n')
+    links = bench.without_refused(plan, photos, told.append)
+    assert told == ["left out: 1 of 25 files, which the set has refused"]
+    assert [(path.resolve(), label) for path, label in image_files(links)] == [
+        (path, label) for path, label in image_files(photos) if path.name != "broken.jpg"
+    ]

@@ -137,3 +137,23 @@ def test_place_where_a_run_went_on_is_marked(tmp_path: Path) -> None:
     (run / "starts.jsonl").write_text(first + first.replace('"step": 0', '"step": 15'))
     assert charts([read_run(run)], "step")[0].marks == (15.0,)
     assert charts([read_run(run)], "epoch")[0].marks == (1.5,)
+
+
+def test_an_axis_from_zero_leaves_room_above_values_that_lie_close_together() -> None:
+    svg = draw(
+        Chart("epoch-images_per_s", "Throughput", "epoch", "", (Curve("1", 0, of(99.8, 100.0, 99.9)),), from_zero=True)
+    )
+    (line,) = [
+        path for path in elements(svg, "path") if "stroke: #2563eb" in path.get("style", "") and path.get("clip-path")
+    ]
+    heights = [float(y) for y in line.get("d", "").replace("M", " ").replace("L", " ").split()[1::2]]
+    (plot,) = elements(svg, "clipPath")
+    assert min(heights) > float(plot[0].get("y", "0")) + 0.05 * float(plot[0].get("height", "0"))
+
+
+def test_curves_by_step_are_left_out_where_hardly_a_step_was_logged(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    logged = (run / "steps.jsonl").read_text().splitlines(keepends=True)
+    for count, shown in ((4, False), (5, True)):
+        (run / "steps.jsonl").write_text("".join(logged[:count]))
+        assert bool(charts([read_run(run)], "step")) == shown

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
+from PIL import Image, ImageFont
 
 from tests.trainer.conftest import CLASSES
 from trainer.cli import cli
@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
-from trainer.preview import CAPTION, MARGIN, Preview, caption, draw_preview, to_picture
+from trainer.preview import CAPTION, MARGIN, Preview, caption, draw_preview, drawable, to_picture
 
 QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
 
@@ -82,3 +82,8 @@ def test_names_in_any_script_are_drawn(tmp_path: Path, make_set: object) -> None
 def test_file_that_cannot_be_is_refused(name: str, sentence: str, stripes: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=sentence):
         draw_preview(replace(QUICK, dataset=str(stripes)), tmp_path / name)
+
+
+def test_class_whose_name_the_font_cannot_draw_is_named_by_its_label() -> None:
+    names = ["cat", "\u732b", "dog on a mat"]
+    assert drawable(names, ImageFont.load_default()) == ["cat", "class 1", "dog on a mat"]

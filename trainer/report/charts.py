@@ -28,6 +28,7 @@ NOISY = ("loss", "images_per_s", "data_wait")
 LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
 FEW = 40  # below so many lines a curve by step is shown as it is
+NONE = 5  # below so many the curves by step say nothing that those by epoch do not
 
 
 def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
@@ -35,6 +36,8 @@ def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
 
     Of a single run the losses on train and val share a chart.
     """
+    if over == "step" and max((len(run.steps) for run in runs), default=0) < NONE:
+        return []
     wanted = BY_EPOCH if over == "epoch" else BY_STEP
     drawn = [_chart(runs, over, name, title, unit) for name, title, unit in wanted]
     if len(runs) == 1 and over == "epoch":

@@ -115,7 +115,10 @@ def _draw_into(axes: Any, chart: Chart) -> None:
     if not chart.log:
         _scale(axes, chart)
     if chart.from_zero:
-        axes.set_ylim(bottom=0)
+        values = np.concatenate([curve.series.finite().y for curve in chart.curves])
+        top = axes.get_ylim()[1]
+        # The margin that the plot leaves by itself is a share of how far the values lie apart, not of their height.
+        axes.set_ylim(0, top if values.max() > top else max(top, 1.08 * float(values.max())))
     if len(chart.curves) > 1:
         _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
 

@@ -132,7 +132,7 @@ ABSENT = {
     CONFIG: "it was removed, so what was asked for is not known",
     STARTS: "the run was begun by a version that did not keep it, so what was in effect is not known",
     METRICS: "no epoch has come to its end yet, or it was removed: there are no curves by epoch",
-    STEPS: "the run is of a version that did not write it, or it was removed: there are no curves by step",
+    STEPS: "no step has been logged yet (--log-every), or it was removed: there are no curves by step",
 }
 
 

@@ -70,7 +70,7 @@ def results(outcomes: Sequence[Outcome]) -> Table:
             figure(one.best_val_loss),
             figure(one.images_per_s),
             share(one.data_wait),
-            one.bound or "",
+            one.bound or "not seen",
             duration(one.seconds),
             *(share(one.evaluated.get(split)) for split in splits),
         ]
