@@ -17,7 +17,10 @@ KINDS = (
 
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """The bytes of a regular file of at most `max_bytes`; raises Unreadable for others, OSError too."""
+    """The bytes of a regular file of at most `max_bytes`.
+
+    Raises Unreadable for a thing of another kind and a larger file, OSError for one that is gone or may not be read.
+    """
     _check_kind(path.stat())  # before it is opened: to open a tape winds it, and a socket cannot be opened
     # Without O_NONBLOCK a FIFO that has taken the file's place by now would block for ever.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
