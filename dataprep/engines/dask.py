@@ -62,6 +62,8 @@ def need_distributed() -> None:
 @contextmanager
 def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
+    import distributed  # noqa: F401  first: it sets up its log when it is imported
+
     _silence()
     named = options.dask_address or options.dask_scheduler_file
     with _address(options, workers) as address, _client(address) as client:

@@ -32,7 +32,7 @@ def test_terminal_gets_a_bar_that_the_epochs_line_replaces() -> None:
     progress.epoch_begin(2, 3, 4)
     progress.step(StepReport(2, 4, 0.5, 100.0, None))
     progress.epoch_end(EPOCH)
-    assert "epoch 2/3:   0%" in stream.getvalue()
+    assert "epoch 2/3   0%" in stream.getvalue()
     assert stream.getvalue().splitlines()[-1].endswith("val accuracy 87.50%")
 
 
