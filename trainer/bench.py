@@ -85,8 +85,12 @@ def compare(
         apply(plan.effect)
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         session = Session(plan, home, seconds, stop, tell)
-        source, folder = (plan, without_refused(plan, images, tell)) if images is not None else _sampled(plan, tell)
-        files = list(image_files(folder))
+        if images is None:
+            source, folder = _sampled(plan, tell)
+            files = list(image_files(folder))
+        else:
+            source = plan
+            folder, files = without_refused(plan, images, tell)
         if len(files) < LEAST_BATCHES * config.batch_size:
             raise TrainerError(
                 f"{len(files)} images in class folders of {folder} are too few for {LEAST_BATCHES} batches of "
@@ -130,19 +134,22 @@ def _compare(
     )
 
 
-def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> Path:
-    """The class folders of `images`; links to all but the files that the set refused, of which one would end it all."""
+def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tuple[Path, list[tuple[Path, int]]]:
+    """The class folders of `images` and the files in them, see image_files, but for those that the set refused.
+
+    One of these would end it all, so where there are any the folder is one of links to the others.
+    """
     if not images.is_dir():
         raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
     folder = images / "train" if (images / "train").is_dir() else images
     refused, files = refused_files(plan.folder), list(image_files(folder))
     kept = [(path, label) for path, label in files if path.relative_to(images).as_posix() not in refused]
     if len(kept) == len(files):
-        return folder
+        return folder, files
     tell(f"left out: {len(files) - len(kept)} of {len(files)} files, which the set has refused")
     links = Path.cwd() / "files"
     as_links(kept, links)
-    return links
+    return links, kept
 
 
 def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:

@@ -62,7 +62,8 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
         images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]
     font = find_font("".join(plan.dataset.classes))
-    captions = [caption(label, drawable(plan.dataset.classes, font)) for label in labels]
+    names = drawable(plan.dataset.classes, font)
+    captions = [caption(label, names) for label in labels]
     _write(file, _sheet(shown, captions, font))
     return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 

@@ -169,10 +169,9 @@ def test_files_that_the_set_has_refused_are_left_out(
     monkeypatch.chdir(tmp_path / "work")
     plan: Any = SimpleNamespace(folder=tmp_path / "set")
     told: list[str] = []
-    assert bench.without_refused(plan, photos, told.append) == photos
+    assert bench.without_refused(plan, photos, told.append) == (photos, list(image_files(photos)))
     (tmp_path / "set" / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "empty"}\n')
-    links = bench.without_refused(plan, photos, told.append)
+    links, files = bench.without_refused(plan, photos, told.append)
     assert told == ["left out: 1 of 25 files, which the set has refused"]
-    assert [(path.resolve(), label) for path, label in image_files(links)] == [
-        (path, label) for path, label in image_files(photos) if path.name != "broken.jpg"
-    ]
+    assert files == [(path, label) for path, label in image_files(photos) if path.name != "broken.jpg"]
+    assert [(path.resolve(), label) for path, label in image_files(links)] == files

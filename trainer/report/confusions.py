@@ -6,7 +6,7 @@ import numpy as np
 
 from trainer.report.compare import outcome
 from trainer.report.evaluated import Evaluated
-from trainer.report.figures import matrix_png
+from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
 from trainer.report.page import data_uri
 
@@ -84,7 +84,7 @@ def most_confused(found: Evaluated, most: int = PAIRS) -> tuple[Pair, ...]:
 
 
 def _matrix(found: Evaluated) -> tuple[tuple[tuple[int, float], ...], ...]:
-    shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
+    shares = row_shares(found.confusion)
     return tuple(
         tuple((int(count), float(share)) for count, share in zip(*row, strict=True))
         for row in zip(found.confusion, shares, strict=True)

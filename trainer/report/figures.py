@@ -179,6 +179,12 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     return moved
 
 
+def row_shares(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The counts of a confusion matrix (classes, classes) as shares of their label's rows; 0 where it has none."""
+    shares: NDArray[np.float64] = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
 def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     """A confusion matrix (classes, classes) as PNG: blue where a row is hit, orange where not, the more the less
     transparent, so that it can lie on any ground. Counts are shares of their label's rows. With more than 500 classes
@@ -189,7 +195,7 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     side = len(confusion)
     step = math.ceil(side / MATRIX_SIDE)
     starts = np.arange(0, side, step)
-    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    shares = row_shares(confusion)
     hits = np.diag(np.diag(shares))
     missed, hit = (
         np.maximum.reduceat(np.maximum.reduceat(part, starts, 0), starts, 1) for part in (shares - hits, hits)
