@@ -16,9 +16,9 @@ from dataprep import place
 from dataprep.encode import ENCODERS
 from dataprep.faults import reach
 from dataprep.images import Picture, Policy, Refusal, keep_decoders_single, normalise
+from dataprep.images.statistics import channel_moments
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
-from dataprep.moments import channel_moments
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest

@@ -29,10 +29,10 @@ ALLOWED_IN = {
 }
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "magic", "chains", "reasons", "faults", "software", "machine", "moments", "labels"},
+    {"errors", "item", "keys", "faults", "software", "machine", "labels"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
-    {"receipt", "encode", "reading", "quarantine", "thumbnails"},
+    {"receipt", "encode", "reading", "quarantine"},
     {"worker", "workdir", "opening", "prove", "prover", "proof", "duplicates", "progress"},
     {"engines"},
     {"target", "build", "seal"},
@@ -78,9 +78,10 @@ def test_mindrecord_needs_the_standard_library_only(path: Path) -> None:
 
 def test_pillow_is_used_on_outside_data_in_one_place_of_each_program() -> None:
     users = {name(path) for path in MODULES if "PIL" in names(path)}
+    images = {f"dataprep/images/{module}.py" for module in ("check", "pixels", "policy")}
     # software.py asks it for versions; sample.py and preview.py draw.
     drawing = {"dataprep/sample.py", "dataprep/software.py", "trainer/preview.py"}
-    assert users == {"dataprep/images.py", "trainer/picture.py", *drawing}
+    assert users == {*images, "trainer/picture.py", *drawing}
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if name(p).startswith("dataprep/")], ids=name)

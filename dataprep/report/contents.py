@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DataprepError
+from dataprep.images.thumbnails import choose_sheet
 from dataprep.pipeline import disk_errors
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
@@ -13,7 +14,6 @@ from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
 from dataprep.report.survey import Survey, Tell, look
-from dataprep.thumbnails import choose_sheet
 from dataprep.workdir import write_whole
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dataprep.images.thumbnails import File, Sheet, Thumbnail, Thumbnailer
 from dataprep.keys import key_to_path
 from dataprep.report.page import shorten
 from dataprep.report.refused import Equal, Refused
 from dataprep.report.survey import Survey, Tell, read_places
-from dataprep.thumbnails import File, Sheet, Thumbnail, Thumbnailer
 from schemas.dataset import Dataset
 
 REFUSED_S = 30.0  # for all refused files together

@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dataprep.images.signatures import looks_like_image
 from dataprep.item import Ignored, Item, Reject
 from dataprep.keys import path_to_key
-from dataprep.magic import looks_like_image
 
 _IMAGE_NAMES = frozenset(
     f".{extension}"

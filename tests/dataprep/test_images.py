@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.chains import jpeg_chain
 from dataprep.images import Picture, Policy, Refusal, normalise
-from dataprep.moments import channel_moments
+from dataprep.images.jpeg import jpeg_chain
+from dataprep.images.statistics import channel_moments
 from tests.dataprep.conftest import encoded
 
 CASES = Path(__file__).parent.parent / "cases" / "images"

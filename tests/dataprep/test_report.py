@@ -19,12 +19,12 @@ from PIL import Image
 from dataprep import pipeline
 from dataprep.cli import main
 from dataprep.errors import DataprepError
+from dataprep.images.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.options import Budget
 from dataprep.report import figures, report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
 from dataprep.target import remove_sealed
-from dataprep.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dataprep.images import Refusal, glimpse
-from dataprep.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
+from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
 from tests.dataprep.conftest import encoded
 
 

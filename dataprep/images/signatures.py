@@ -2,7 +2,7 @@
 
 import re
 
-# Formats that images.py reads.
+# Formats that the images package reads.
 _READ = (
     b"\xff\xd8\xff",
     b"\x89PNG\r\n\x1a\n",
@@ -47,7 +47,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
 
 def is_readable(head: bytes) -> bool:
-    """Whether the first bytes (32 are enough) are those of a format that images.py reads."""
+    """Whether the first bytes (32 are enough) are those of a format that the images package reads."""
     if head.startswith(_READ) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return True
     return bool(re.match(rb"P[1-6]\s", head)) or (head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"))

@@ -1,0 +1,35 @@
+"""The structure of a file: a chain of markers, chunks or directories, walked without decoding a pixel.
+
+Pillow and the trainer's decoder disagree about files whose chain is broken (measured: one raises where the other
+crashes, spins or invents pixels), so a broken chain decides before either of them is asked.
+Each format has a file of its own.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a chain says. `problem` is None for a whole one; `checksum` tells a wrong checksum from missing bytes.
+
+    `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
+    says that it holds more than eight bits a channel; `bad_extra` that a PNG chunk which pixels do not need is damaged.
+    `size` is width and height in pixels where the header alone tells all there is to know: 8-bit grey or RGB with no
+    EXIF, colour profile or second picture; else None. `scan` is where the scan of a JPEG begins that is
+    one scan and nothing behind it, as cameras write it; else 0.
+    """
+
+    problem: str | None = None
+    checksum: bool = False
+    plain: bool = False
+    kind: str | None = None
+    deep: bool = False
+    bad_extra: bool = False
+    size: tuple[int, int] | None = None
+    scan: int = 0
+
+
+def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Whether all of the file is there that its header announces."""
+    announced = int.from_bytes(data[4:8], "little") + 8
+    return Chain(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)

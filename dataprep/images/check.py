@@ -1,0 +1,193 @@
+"""Checks and normalises one image: bytes in; bytes that the trainer's decoder reads, or a Refusal, out.
+
+The only module that uses Pillow on data from outside. What is done to pixels is declared in Policy, applied here,
+and counted by the names in Picture.changed. JPEG and PNG that already are what the policy wants pass through
+untouched, after a check that they decode to their last byte.
+"""
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from dataprep.images.chain import Chain, webp_chain
+from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
+from dataprep.images.pixels import (
+    ANGLES,
+    flatten,
+    is_animated,
+    orientation,
+    profile_to_convert,
+    remake,
+    to_eight_bit,
+)
+from dataprep.images.png import PNG_MAGIC, png_chain, png_stream_problem, png_without_bad_extras
+from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.reasons import of_error, of_unknown
+
+Image.init()
+# Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
+FORMATS = tuple(
+    name
+    for name in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
+    if name in Image.OPEN
+)
+Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, before anything is decoded
+
+
+def keep_decoders_single() -> None:
+    """Have AVIF decoded in the calling thread: by default its decoder starts one for each core."""
+    if "AVIF" in FORMATS:
+        from PIL import AvifImagePlugin
+
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+
+
+def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
+    """Check `data` and bring it to the policy; raises Refusal for anything that is not an image we can vouch for.
+
+    `want_pixels` asks for the decoded image at full size, at the cost of a full decode. `read_later` says that whoever
+    calls has each image read to its last byte afterwards, as the proof does: a JPEG that passes through is then only
+    begun to be read here, which finds what is wrong with its tables. Those make MindSpore's decoder die.
+    """
+    if not data:
+        raise Refusal("empty", "the file has no bytes")
+    if len(data) > policy.max_bytes:
+        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
+    chain = _check_chain(data, policy)
+    if policy.check == "header" and not want_pixels and chain.size and _suffices(chain.size, policy):
+        _check_size(*chain.size, policy)
+        return Picture(data, *chain.size, (), None)
+    image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
+    stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
+    if stream_problem:
+        raise Refusal("corrupt", stream_problem)
+    with _blaming_file(chain):
+        profile = profile_to_convert(image, policy)
+        if _passes(image, chain, policy) and profile is None:
+            begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
+            return _pass_through(data, image, policy, want_pixels, begun)
+        return remake(image, chain, policy, profile)
+
+
+@contextmanager
+def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
+    """Within it Pillow reads bytes from outside: whatever its parsers and codecs raise condemns the file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        except Refusal:
+            raise
+        except MemoryError:
+            raise Refusal("too_large", "its pixels do not fit into memory") from None
+        except Exception as error:
+            if chain and chain.kind:
+                raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None
+            raise Refusal(*of_error(error)) from None
+
+
+def _open(data: bytes, policy: Policy) -> Image.Image:
+    with _blaming_file():
+        try:
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+        except UnidentifiedImageError:
+            raise Refusal(*of_unknown(data)) from None
+    _check_size(*image.size, policy)
+    if policy.animation == "reject" and _has_frames(image):
+        raise Refusal("animated", "it has several frames or pages")
+    return image
+
+
+def _check_size(width: int, height: int, policy: Policy) -> None:
+    if width < 1 or height < 1:
+        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
+    if width * height > policy.max_pixels:
+        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+    if min(width, height) < policy.min_side:
+        raise Refusal("too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}")
+    if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
+        raise Refusal("extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1")
+
+
+def _has_frames(image: Image.Image) -> bool:
+    with _blaming_file():
+        return is_animated(image)
+
+
+def _check_chain(data: bytes, policy: Policy) -> Chain:
+    """The chain of a JPEG, PNG or WebP, which must be whole; an empty one for other data."""
+    walks = ((JPEG_MAGIC, jpeg_chain), (PNG_MAGIC, png_chain), (b"RIFF", webp_chain))
+    walk = next((walk for magic, walk in walks if data.startswith(magic)), None)
+    chain = walk(data, policy.check == "header") if walk else Chain()
+    if chain.problem:
+        raise Refusal("corrupt" if chain.checksum else "truncated", chain.problem)
+    return chain
+
+
+def _suffices(size: tuple[int, int], policy: Policy) -> bool:
+    """Whether a JPEG of this size that is bare of metadata passes through on the word of its header."""
+    return policy.image_format in ("keep", "jpeg") and (policy.resize is None or min(size) <= policy.resize)
+
+
+def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
+    """Whether the file already is what the policy wants. A multi-picture JPEG counts as its first picture."""
+    kind = "png" if image.format == "PNG" else "jpeg"
+    if not chain.plain or policy.image_format not in ("keep", kind) or image.mode not in ("RGB", "L"):
+        return False
+    if policy.resize is not None and min(image.size) > policy.resize:
+        return False
+    return orientation(image) == 1
+
+
+_BEGUN_BYTES = 4096
+
+
+def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, begun: int) -> Picture:
+    width, height = image.size
+    if policy.check == "header" and not want_pixels:
+        return Picture(data, width, height, (), None)
+    if want_pixels or image.format == "PNG":
+        image.load()
+        return Picture(data, width, height, (), image)
+    if begun < len(data):
+        image = Image.open(io.BytesIO(data[:begun]))
+    # At 1/8 scale libjpeg still reads the whole entropy-coded stream, at a fraction of the cost.
+    image.draft(None, (max(1, width // 8), max(1, height // 8)))
+    try:
+        image.load()
+    except OSError as error:
+        if begun >= len(data) or "truncated" not in str(error):
+            raise
+    return Picture(data, width, height, (), None)
+
+
+def image_size(data: bytes) -> tuple[int, int]:
+    """Width and height that the header says, in pixels; (0, 0) where there is no readable header."""
+    try:
+        return _open(data, Policy(max_pixels=1 << 40)).size
+    except Refusal:
+        return 0, 0
+
+
+def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
+    """What there is to be seen of a file, also of one that normalise refuses: RGB or grey, no side longer than `side`.
+    Of a cut file that is what comes before the cut. Raises Refusal where nothing is to be seen.
+
+    Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
+    """
+    image = _open(data, Policy(max_pixels=max_pixels))
+    with _blaming_file():
+        ImageFile.LOAD_TRUNCATED_IMAGES = True
+        try:
+            image.draft(None, (side, side))
+            image.load()
+        finally:
+            ImageFile.LOAD_TRUNCATED_IMAGES = False
+        angle = orientation(image)
+        image = to_eight_bit(image, str(image.format), [])
+        image.thumbnail((side, side), reducing_gap=3.0)
+        image = flatten(image, Policy.background) if image.mode == "RGBA" else image
+        return image.transpose(ANGLES[angle]) if angle != 1 else image

@@ -1,0 +1,68 @@
+"""What is asked of images, what one is when it is written, and why one is refused."""
+
+from dataclasses import dataclass
+
+from PIL import Image
+
+from dataprep.images.jpeg import jpeg_pixels
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is asked of an image and done to its pixels.
+
+    `check` is decode (every image is read to its last byte) or header (no pixel is looked at that need not change,
+    as other shard writers do). `resize` is the short side
+    in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
+    sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
+
+    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, and
+    transparent pixels are laid over `background`.
+    """
+
+    check: str = "decode"
+    image_format: str = "keep"
+    quality: int = 95
+    resize: int | None = None
+    icc: str = "ignore"
+    animation: str = "first"
+    min_side: int = 1
+    max_aspect: float | None = None
+    max_pixels: int = 178_956_970
+    max_bytes: int = 256 << 20
+    background: tuple[int, int, int] = (255, 255, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image as it is written: JPEG or PNG `data`, its size in pixels, and what was changed on the way.
+
+    `image` holds the decoded pixels where they were at hand or asked for (mode RGB or L), else None. `encode_s` is
+    the seconds that encoding took.
+    """
+
+    data: bytes
+    width: int
+    height: int
+    changed: tuple[str, ...]
+    image: Image.Image | None
+    encode_s: float = 0.0
+
+    def deciding_bytes(self) -> bytes:
+        """What is equal for equal pixels: the decoded ones, but for a JPEG that passed through what decides them. So a
+        JPEG is known again with other metadata, but not in another format.
+        """
+        if not self.changed and self.data.startswith(b"\xff\xd8"):
+            return jpeg_pixels(self.data)
+        if self.image is None:
+            return self.data
+        return f"{self.image.mode} {self.image.size}".encode() + self.image.tobytes()
+
+
+class Refusal(Exception):
+    """The image cannot become a row: a reason code, and a detail for the person who may mend it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
