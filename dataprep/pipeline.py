@@ -39,6 +39,7 @@ class Summary:
     rejected: dict[str, int]
     ignored: dict[str, int]
     changed: dict[str, int]
+    warnings: dict[str, int]
     duplicates: dict[str, int]
     splits: dict[str, int]
     classes: int
@@ -186,6 +187,7 @@ def summarise(out: Path, dataset: Dataset, built: Built, seconds: float, already
         rejected=dict(dataset.rejected),
         ignored=dict(dataset.ignored),
         changed=dict(dataset.changed),
+        warnings=dict(dataset.warnings),
         duplicates=dict(dataset.duplicates),
         splits={name: split.rows for name, split in dataset.splits.items()},
         classes=len(dataset.classes),

@@ -90,7 +90,9 @@ class Moments:
 
 @dataclass
 class Receipt:
-    """Proof that a shard was built: its files' digests, what was refused, and what was changed on the way.
+    """Proof that a shard was built: its files' digests, what was rejected, and what was changed on the way.
+
+    `warnings` counts written images by what is odd about them.
 
     `excluded` are the keys that were left out as found at fault before. `seconds` says what the worker's time went
     into: read, decode, encode, write; `all` is the whole. `attempt` is the folder where the files wait
@@ -104,6 +106,7 @@ class Receipt:
     rejects: list[Reject]
     changed: Counter[str]
     moments: Moments
+    warnings: Counter[str] = field(default_factory=Counter)
     excluded: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
     attempt: Path | None = None
@@ -118,6 +121,7 @@ class Receipt:
             "rejects": [reject.to_dict() for reject in self.rejects],
             "excluded": self.excluded,
             "changed": dict(self.changed),
+            "warnings": dict(self.warnings),
             "moments": vars(self.moments),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
         }
@@ -135,6 +139,7 @@ class Receipt:
             rejects=[Reject(**reject) for reject in value["rejects"]],
             excluded=value["excluded"],
             changed=Counter(value["changed"]),
+            warnings=Counter(value["warnings"]),
             moments=Moments(**value["moments"]),
             seconds=value["seconds"],
         )

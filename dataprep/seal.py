@@ -90,9 +90,11 @@ def _dataset(
     plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str], found: list[Duplicate]
 ) -> Dataset:
     changed: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     moments = Moments()
     for receipt in receipts:
         changed.update(receipt.changed)
+        warnings.update(receipt.warnings)
         moments.add(receipt.moments.images, receipt.moments.mean, receipt.moments.square)
     return Dataset(
         schema=load_schema(options.schema),
@@ -103,6 +105,7 @@ def _dataset(
         ignored=plan.ignored,
         changed=changed,
         duplicates=duplicates.count(found),
+        warnings=warnings,
         policy=asdict(options.policy),
         plan={"layout": plan.layout, "options": options.deciding()},
         pixels=_pixels(moments),

@@ -52,6 +52,7 @@ def _(s: Summary) -> list[str]:
             f"test, {d['conflicts']:,} in two classes; see {s.out}/duplicates.jsonl"
         )
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
+    lines += [f"  warnings  {counts(s.warnings)}"] if s.warnings else []
     lines += [f"  time      {_time(s.stages, s.seconds)}"] if s.built else []
     return [*lines, f"  identity  {s.digest}"]
 

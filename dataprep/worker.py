@@ -121,6 +121,7 @@ class _Build:
         self._attempt = attempt
         self._class_rows = [0] * task.classes
         self._changed: Counter[str] = Counter()
+        self._warnings: Counter[str] = Counter()
         self._moments = Moments()
         # Asked for the header alone, nothing decodes a picture to measure it.
         measures = task.shard.split == "train" and task.policy.check == "decode"
@@ -159,6 +160,7 @@ class _Build:
         rows.write(json.dumps(noted) + "\n")
         self._class_rows[item.label] += 1
         self._changed.update(picture.changed)
+        self._warnings.update(picture.warnings)
         self.seconds["encode"] += picture.encode_s
         self.seconds["decode"] += decoded - started - picture.encode_s
         self.seconds["write"] += perf_counter() - decoded
@@ -174,6 +176,7 @@ class _Build:
             class_rows=self._class_rows,
             rejects=self.rejects,
             changed=self._changed,
+            warnings=self._warnings,
             moments=self._moments,
             excluded=sorted(self._task.excluded),
             seconds=dict(self.seconds),

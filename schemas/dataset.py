@@ -107,7 +107,8 @@ class Dataset:
     `pixels` is None when no train image was measured. `rejected` and `ignored` count files by reason and by
     rule; found = written + rejected + ignored holds, or from_json refuses. `policy` is what was done to pixels,
     `changed` how many images each step of it touched, `duplicates` how many groups of equal pictures there are.
-    `plan` is what the set was planned from (layout, options).
+    `warnings` counts written images by what is odd about them. `plan` says what the set was
+    planned from (layout, options).
     """
 
     schema: RecordSchema
@@ -121,6 +122,7 @@ class Dataset:
     plan: Mapping[str, Any]
     pixels: PixelStats | None = None
     duplicates: Mapping[str, int] = field(default_factory=dict)
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def written(self) -> int:
@@ -144,6 +146,7 @@ class Dataset:
             "rejected": dict(sorted(self.rejected.items())),
             "ignored": dict(sorted(self.ignored.items())),
             "changed": dict(sorted(self.changed.items())),
+            "warnings": dict(sorted(self.warnings.items())),
             "duplicates": dict(self.duplicates),
             "policy": dict(self.policy),
             "plan": dict(self.plan),
@@ -180,6 +183,7 @@ class Dataset:
             ignored=take(body, "ignored", dict, where),
             changed=take(body, "changed", dict, where),
             duplicates=take(body, "duplicates", dict, where),
+            warnings=take(body, "warnings", dict, where),
             policy=take(body, "policy", dict, where),
             plan=take(body, "plan", dict, where),
             pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
@@ -188,7 +192,7 @@ class Dataset:
         return dataset
 
     def _check_sums(self, where: str) -> None:
-        for name in ("rejected", "ignored", "changed", "duplicates"):
+        for name in ("rejected", "ignored", "changed", "duplicates", "warnings"):
             for key in getattr(self, name):
                 take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):

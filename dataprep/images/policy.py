@@ -38,7 +38,7 @@ class Picture:
     """An image as it is written: JPEG or PNG `data`, its size in pixels, and what was changed on the way.
 
     `image` holds the decoded pixels where they were at hand or asked for (mode RGB or L), else None. `encode_s` is
-    the seconds that encoding took.
+    the seconds that encoding took. `warnings` name what is odd about the image, though it is accepted.
     """
 
     data: bytes
@@ -47,6 +47,7 @@ class Picture:
     changed: tuple[str, ...]
     image: Image.Image | None
     encode_s: float = 0.0
+    warnings: tuple[str, ...] = ()
 
     def deciding_bytes(self) -> bytes:
         """What is equal for equal pixels: the decoded ones, but for a JPEG that passed through what decides them. So a
