@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from dataprep import machine
@@ -86,7 +85,7 @@ def _build(
 ) -> None:
     """Build these shards and count them in `built`. One found to hold faulty images is left for the next round."""
     workers = min(worker_count(plan, options), len(shards))
-    engine = ENGINES[options.engine](options, workers, Path(plan.source), work.attempts.absolute())
+    engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
     with engine as crew, _proving(work, options, crew) as prove:
         results = _results(crew, _tasks(plan, work, options, shards), prove, work, progress)
         for receipt, proof, planned in results:

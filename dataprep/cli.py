@@ -17,6 +17,7 @@ from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
+from schemas.locale import use_utf8
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
@@ -35,6 +36,8 @@ class Program(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program; exits 2 when the command line is wrong."""
+        if not args and "args" not in extra:  # on this process's own command line, not a test's
+            use_utf8()
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except click.Abort:

@@ -40,6 +40,22 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedFolder:
+    """A folder whose files cannot be known: it, or the rest of it, could not be listed. `errno` says why."""
+
+    key: str
+    errno: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a person should know about SOURCE as a whole: a sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
     """A class folder, named even when it turns out to hold no file."""
 
@@ -47,4 +63,4 @@ class Folder:
     split: str | None
 
 
-Found = Item | Reject | Ignored | Folder
+Found = Item | Reject | Ignored | Folder | ClosedFolder | Notice

@@ -13,14 +13,15 @@ from dataprep.build import Built, build_missing, worker_count
 from dataprep.duplicates import Duplicate
 from dataprep.engines import check_engine
 from dataprep.errors import DataprepError, TryLater
-from dataprep.item import Found, Reject
-from dataprep.keys import key_to_path
+from dataprep.item import ClosedFolder, Found, Reject
+from dataprep.keys import portable_path, source_path
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan, make_plan
 from dataprep.progress import Progress
 from dataprep.seal import seal
 from dataprep.software import software
 from dataprep.sources import SOURCES, detect_layout
+from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
@@ -59,7 +60,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
     started = time.monotonic()
     source = source.absolute()
     check_schema(options)
-    done = completed(out, str(source), options)
+    done = completed(out, portable_path(source), options)
     if done:
         return summarise(out, done, Built(), time.monotonic() - started, already_complete=True)
     check_target(out, source, options.quarantine)
@@ -83,17 +84,24 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) ->
 
 
 def scan(source: Path, layout: str, options: ShardOptions, progress: Progress) -> Iterator[Found]:
-    """Everything below `source`, told to `progress` now and then."""
+    """Everything below `source`, told to `progress` now and then.
+
+    Raises DataRefused at the end when folders could not be listed, TryLater at once where waiting may help.
+    """
+    closed: list[ClosedFolder] = []
     for count, found in enumerate(SOURCES[layout](source, options.walk)):
         if count % 1000 == 0:
             progress.scanning(count)
-        yield found
+        if isinstance(found, ClosedFolder):
+            closed.append(check_passing(source, found))
+        else:
+            yield found
+    refuse_closed(source, closed)
 
 
 def choose_layout(source: Path, options: ShardOptions) -> str:
-    """The layout as asked or detected; raises DataprepError when SOURCE cannot be read."""
-    found = detect_layout(source, options.walk)
-    return found if options.layout == "auto" else options.layout
+    """The layout as asked or detected; raises DataprepError when SOURCE cannot be read, or read in one way only."""
+    return detect_layout(source, options.walk, options.layout)
 
 
 def open_plan(work: Workdir, source: Path, options: ShardOptions, progress: Progress) -> Plan:
@@ -101,10 +109,10 @@ def open_plan(work: Workdir, source: Path, options: ShardOptions, progress: Prog
     if not work.plan.is_file():
         layout = choose_layout(source, options)
         found = scan(source, layout, options, progress)
-        work.save_plan(lambda path: make_plan(path, found, str(source), layout, options))
+        work.save_plan(lambda path: make_plan(path, found, portable_path(source), layout, options))
         return Plan.open(work.plan)
     plan = Plan.open(work.plan)
-    check_options(plan, str(source), options, work.out)
+    check_options(plan, portable_path(source), options, work.out)
     check_inputs(plan, work.found("mended"), lambda: scan(source, plan.layout, options, progress), work.out)
     return plan
 
@@ -142,7 +150,7 @@ def _retry(shard: str, rejects: list[Reject], plan: Plan, work: Workdir) -> int:
     stats = {}
     for reject in rejects:
         try:
-            found = os.stat(os.path.join(plan.source, key_to_path(reject.key)))
+            found = os.stat(source_path(plan.source, reject.key))
         except OSError:
             continue  # still not there: it will be refused again
         stats[reject.key] = (found.st_size, found.st_mtime_ns)

@@ -4,7 +4,6 @@ The plan is one SQLite file, written once and then only read, so a million files
 """
 
 import json
-import os
 import sqlite3
 import unicodedata
 from collections import Counter
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataprep import place
-from dataprep.errors import DataprepError
-from dataprep.item import Folder, Found, Ignored, Item, Reject
-from dataprep.keys import key_to_path
+from dataprep.errors import DataprepError, DataRefused
+from dataprep.item import Folder, Found, Ignored, Item, Notice, Reject
+from dataprep.keys import encode_name, key_to_path
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
 from schemas.layout import SPLITS, shard_name
@@ -50,12 +49,6 @@ class PlannedItem(NamedTuple):
     label: int
     size: int
     mtime_ns: int
-
-    @property
-    def path(self) -> str:
-        """Where it is below the source."""
-        return key_to_path(self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
@@ -175,7 +168,7 @@ class Plan:
 def make_plan(path: Path | str, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
     """Write the plan of what a scan found into an SQLite file at `path`; raises DataprepError when there is no plan.
 
-    `source` is the folder's absolute path, kept so that a rerun with another is noticed.
+    `source` is the folder's absolute path as portable_path gives it, kept so that a rerun with another is noticed.
     """
     with closing(sqlite3.connect(path)) as db:
         fill_plan(db, found, source, layout, options)
@@ -207,6 +200,7 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "largest": largest,
         "fingerprint": place.fingerprint(intake.fingerprint),
         "warnings": [
+            *intake.notices,
             *warnings,
             *_option_warnings(db, layout, options),
             *_empty_classes(db, options.empty_classes),
@@ -235,6 +229,7 @@ class _Intake:
         self._seed = seed
         self.ignored: Counter[str] = Counter()
         self.folders: list[Folder] = []
+        self.notices: list[str] = []
         self.classes: dict[str, int] = {}  # the number by which a class goes in `found`
         self.fingerprint = 0
 
@@ -254,14 +249,18 @@ class _Intake:
                 self.ignored[entry.rule] += 1
             elif isinstance(entry, Reject):
                 self._db.execute("INSERT INTO reject VALUES(?, ?, ?)", (entry.key, entry.reason, entry.detail))
-            else:
+            elif isinstance(entry, Folder):
                 self.folders.append(entry)
+            elif isinstance(entry, Notice):
+                self.notices.append(entry.text)
+            else:  # pipeline.scan ends with these
+                raise DataRefused(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
 
 def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
     """Class names in label order: as given, else as ImageFolderDataset sorts folders, by their bytes."""
     train = {folder.class_name for folder in folders if folder.split in (None, "train")}
-    classes = list(given) if given is not None else sorted(train, key=lambda name: os.fsencode(key_to_path(name)))
+    classes = list(given) if given is not None else sorted(train, key=lambda name: encode_name(key_to_path(name)))
     for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
         if folder.class_name not in classes:
             what = "the list of --classes" if given is not None else "train, whose classes all splits use"

@@ -1,6 +1,5 @@
 """`dataprep shard --dry-run`: the whole plan, and what it will cost, without writing anything."""
 
-import os
 import shutil
 import sqlite3
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from dataprep.build import worker_count
 from dataprep.images import Refusal, normalise
+from dataprep.keys import portable_path, source_path
 from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
@@ -57,19 +57,20 @@ class Preview:
 def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) -> Preview:
     """Scan and plan, time a sample of the images, write nothing. Raises DataprepError as the job itself would."""
     source = source.absolute()
+    name = portable_path(source)
     check_schema(options)
     check_target(out, source)
     layout = choose_layout(source, options)
     with closing(sqlite3.connect("")) as db:  # SQLite's own temporary file, gone when closed
-        fill_plan(db, scan(source, layout, options, progress), str(source), layout, options)
+        fill_plan(db, scan(source, layout, options, progress), name, layout, options)
         plan = Plan(db)
-        growth, seconds, refused = _try_sample(plan, source, options)
+        growth, seconds, refused = _try_sample(plan, options)
         rows = plan.class_rows()
         workers = worker_count(plan, options)
         size = round(plan.bytes * growth)
         proof = PROOF_S_PER_MB[options.prove] * size / 1e6
         return Preview(
-            source=str(source),
+            source=name,
             out=str(out),
             layout=layout,
             classes=list(plan.classes),
@@ -90,14 +91,14 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
         )
 
 
-def _try_sample(plan: Plan, source: Path, options: ShardOptions) -> tuple[float, float, int]:
+def _try_sample(plan: Plan, options: ShardOptions) -> tuple[float, float, int]:
     """(bytes written per byte read, seconds an image, refused) over a sample of the plan."""
     before = after = refused = 0
     sample = plan.sample(SAMPLE)
     started = time.perf_counter()
     for item in sample:
         try:
-            data = read_item(os.path.join(source, item.path), item, options.policy.max_bytes)
+            data = read_item(source_path(plan.source, item.key), item, options.policy.max_bytes)
             after += len(normalise(data, options.policy).data)
             before += len(data)
         except Refusal:

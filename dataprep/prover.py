@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.errors import DataprepError
+from dataprep.keys import portable_path
 from schemas.record import RecordSchema
 
 START_S = 300.0
@@ -127,8 +128,8 @@ class Prover:
         if not self._ready:
             self._expect_ready()
         request = {
-            "shard": str(shard.absolute()),
-            "rows": str(noted.absolute()),
+            "shard": portable_path(shard.absolute()),
+            "rows": portable_path(noted.absolute()),
             "columns": self._columns,
             "decode": self._decode,
             "threads": self._threads,
@@ -181,7 +182,8 @@ class Prover:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        env = {**os.environ, "PYTHONPATH": path}  # its folder is another, so a relative entry would not be found
+        # Its folder is another, so a relative entry would not be found. MindSpore takes paths as UTF-8 in any locale.
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
         child = subprocess.Popen(
             self._command,
             cwd=self._scratch,

@@ -7,19 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from dataprep.item import Reject
-from dataprep.keys import key_to_path
+from dataprep.keys import encode_name, key_to_path, source_path
 
 
-def copy_refused(source: Path, folder: Path, rejects: list[Reject]) -> None:
-    """Copy the regular files among the rejects to `folder`, each under its reason and path relative to `source`.
+def copy_refused(source: str, folder: Path, rejects: list[Reject]) -> None:
+    """Copy the regular files among the rejects to `folder`, each under its reason and path relative to `source`,
+    which is SOURCE as portable_path gives it.
 
     A file that is gone or cannot be read is passed over: it is in the list of rejects all the same.
     """
     for reject in rejects:
-        path = key_to_path(reject.key)
-        origin = os.path.join(source, path)
+        origin = source_path(source, reject.key)
         with suppress(FileNotFoundError, PermissionError):
             if stat.S_ISREG(os.stat(origin).st_mode):
-                target = os.path.join(folder, reject.reason, path)
+                target = os.path.join(os.fsencode(folder), reject.reason.encode(), encode_name(key_to_path(reject.key)))
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 shutil.copyfile(origin, target)

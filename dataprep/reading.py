@@ -18,7 +18,7 @@ READ_AHEAD_BYTES = 16 << 20
 class Wanted(NamedTuple):
     """A file to read: where it is, what was planned, and how many bytes it may have."""
 
-    path: str
+    path: str | bytes
     item: PlannedItem
     max_bytes: int
 
@@ -76,7 +76,7 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
             answers.put(error)
 
 
-def read_item(path: str, item: PlannedItem, max_bytes: int) -> bytes:
+def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
     """The bytes of a planned file; raises Refusal when it is not the regular file that was planned, or too large."""
     if item.size > max_bytes:
         raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")

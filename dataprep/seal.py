@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 
 from dataprep import duplicates
 from dataprep.duplicates import Duplicate
@@ -32,7 +31,7 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     if lost:
         raise AssertionError(f"{lost} files were found and neither written, rejected nor ignored")
     if options.quarantine is not None:
-        copy_refused(Path(plan.source), options.quarantine, rejects)
+        copy_refused(plan.source, options.quarantine, rejects)
     problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
     if problem:
         listed = work.save_rejects(rejects)

@@ -18,6 +18,7 @@ from dataprep.faults import reach
 from dataprep.images import Picture, Policy, Refusal, keep_decoders_single, normalise
 from dataprep.images.statistics import channel_moments
 from dataprep.item import Reject
+from dataprep.keys import source_path
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
@@ -107,7 +108,7 @@ def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
         if item.key in task.mended:
             size, mtime_ns = task.mended[item.key]
             item = item._replace(size=size, mtime_ns=mtime_ns)
-        yield Wanted(os.path.join(task.source, item.path), item, task.policy.max_bytes)
+        yield Wanted(source_path(task.source, item.key), item, task.policy.max_bytes)
 
 
 class _Build:

@@ -1,5 +1,33 @@
-"""The one exception of the contract."""
+"""The one exception of the contract, and the errors of a disk that waiting may cure."""
+
+import errno
 
 
 class ContractError(Exception):
     """What lies on disk breaks the contract; the text says what, where and what to do next."""
+
+
+# Errors of a disk or network share that is away for a while: what meets one is to be tried again, not given up.
+PASSING_ERRORS = frozenset(
+    {
+        errno.EIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.ENOTCONN,
+        errno.EREMOTEIO,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ECONNRESET,
+        errno.ECONNREFUSED,
+        errno.ECONNABORTED,
+        errno.EBUSY,
+        errno.EAGAIN,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+    }
+)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from schemas.errors import ContractError
+from schemas.locale import use_utf8
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError
@@ -344,6 +345,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
 
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
+    use_utf8()
     code = _run_program()
     rank.note_end(code)
     sys.exit(code)

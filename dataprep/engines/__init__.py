@@ -10,9 +10,9 @@ from dataprep.options import ShardOptions
 
 __all__ = ["ENGINES", "Crew", "SerialExecutor", "TaskKilled", "check_engine"]
 
-# engine(options, workers, source, attempts): `workers` is how many may find work; `source` is read by all of them,
-# in `attempts` they write.
-Engine = Callable[[ShardOptions, int, Path, Path], AbstractContextManager[Crew]]
+# engine(options, workers, source, attempts): `workers` is how many may find work; `source`, as keys.portable_path gives
+# it, is read by all of them, in `attempts` they write.
+Engine = Callable[[ShardOptions, int, str, Path], AbstractContextManager[Crew]]
 
 ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": cluster}
 

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -18,13 +19,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dataprep.engines.local import Crew, TaskKilled
 from dataprep.errors import DataprepError, TryLater
+from dataprep.keys import encode_name
 from dataprep.options import ShardOptions
 from dataprep.proof import end_child
 from dataprep.software import software
@@ -43,14 +45,16 @@ LOST = "the connection to the Dask scheduler was lost; with a scheduler again, t
 class Ground:
     """What each worker must find as this process does. `token` is a file that the latter has put into `attempts`.
 
-    `quiet` workers are of this job alone, and share its terminal.
+    `quiet` workers are of this job alone, and share its terminal. `source` is SOURCE as keys.portable_path gives it,
+    `encoding` what the parent's other paths are encoded with.
     """
 
     software: dict[str, str]
-    source: Path
+    source: str
     attempts: Path
     token: str
     quiet: bool
+    encoding: str = field(default_factory=sys.getfilesystemencoding)
 
 
 def need_distributed() -> None:
@@ -60,7 +64,7 @@ def need_distributed() -> None:
 
 
 @contextmanager
-def cluster(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
+def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
     """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
     import distributed  # noqa: F401  first: it sets up its log when it is imported
 
@@ -208,7 +212,10 @@ def look(ground: Ground) -> None:
     for name, version in ground.software.items():
         if here.get(name) != version:
             raise Unfit(f"has {name} {here.get(name)}, and this process {version}; all must be the same")
-    if not ground.source.is_dir():
+    # SOURCE is read by its bytes; OUT's paths reach a worker as text, which each process encodes by its own locale.
+    if ground.encoding != sys.getfilesystemencoding() and not str(ground.attempts).isascii():
+        raise Unfit(f"does not encode names of files as {ground.encoding}: start it with PYTHONUTF8=1 set")
+    if not os.path.isdir(encode_name(ground.source)):
         raise Unfit(f"does not see SOURCE {ground.source}")
     if not _appears(ground.attempts / ground.token):
         raise Unfit(f"does not see {ground.attempts} as it is here; OUT must lie on a file system that all share")

@@ -39,13 +39,13 @@ class SerialExecutor(Executor):
 
 
 @contextmanager
-def serial(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
+def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
     """One task after the other, here."""
     yield Crew(SerialExecutor(), lambda: workers)
 
 
 @contextmanager
-def process(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
+def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
     """A pool of local processes. Left by an error, running tasks are ended, not waited for."""
     # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)

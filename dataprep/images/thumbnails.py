@@ -43,7 +43,7 @@ class Sheet(NamedTuple):
 class File(NamedTuple):
     """A file to be looked at, if it still is the regular file of so many bytes that it was."""
 
-    path: str
+    path: bytes
     size: int
 
 

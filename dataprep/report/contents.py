@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
+from dataprep.keys import encode_name
 from dataprep.pipeline import disk_errors
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
@@ -162,7 +163,7 @@ def _missing(
         found.append(f"Sizes are those of a sample of {survey.measured.rows:,} rows: .work did not come along whole")
     if refused.total and origin.source is None:
         found.append("Refused files are listed without pictures: their folder is noted in .work, which is not here")
-    elif refused.total and not os.path.isdir(str(origin.source)):
+    elif refused.total and not os.path.isdir(encode_name(origin.source or "")):
         found.append(f"Refused files are listed without pictures: {origin.source} is not there any more")
     if pictures.hurried:
         found.append("Not all refused files that were to be shown were tried, for want of time")

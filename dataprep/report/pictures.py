@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.images.thumbnails import File, Sheet, Thumbnail, Thumbnailer
-from dataprep.keys import key_to_path
+from dataprep.keys import encode_name, key_to_path
 from dataprep.report.page import shorten
 from dataprep.report.refused import Equal, Refused
 from dataprep.report.survey import Survey, Tell, read_places
@@ -94,13 +94,13 @@ def _refused_files(
         tell("refused files", done, total)
 
 
-def _path(source: str, key: str) -> str:
+def _path(source: str, key: str) -> bytes:
     """Where a refused file is; nowhere for a key that leaves the source, for the list may be a stranger's."""
     try:
         path = key_to_path(key)
     except ValueError:
-        return ""
-    return "" if ".." in path.split("/") else os.path.join(source, path.lstrip("/"))
+        return b""
+    return b"" if ".." in path.split("/") else os.path.join(encode_name(source), encode_name(path.lstrip("/")))
 
 
 def _next_batch(left: dict[str, list[Any]], pictures: Pictures, sheet: Sheet) -> list[Any]:

@@ -1,33 +1,49 @@
 """SOURCE/<class>/**/<image>: the folder names are the classes, the plan makes the splits."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.item import Folder, Found, Ignored
+from dataprep.item import ClosedFolder, Folder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
-from dataprep.sources.walk import WalkOptions, ignore_rule, walk
+from dataprep.sources.walk import LINK, Tree, WalkOptions, ancestors, has_image_name, walk
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
     """Every file below `root`, with its class."""
-    return scan_below(str(root), "", None, options)
+    tree = Tree(root, options)
+    yield from scan_below(tree, "", None)
+    yield from tree.notices()
 
 
-def scan_below(root: str, path: str, split: str | None, options: WalkOptions) -> Iterator[Found]:
-    """Every file below root/path, where the folders in it are the classes of `split`."""
-    with os.scandir(os.path.join(root, path)) as entries:
-        top = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-    for entry in top:
-        below = os.path.join(path, entry.name)
-        rule = ignore_rule(entry.name, options, path_to_key(below))
-        if rule is None and entry.is_symlink() and entry.is_dir() and not options.follow_links:
-            rule = "link to a folder"
-        if rule is None and not entry.is_dir():
+def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
+    """Every file below SOURCE/path, where the folders in it are the classes of `split`."""
+    left_out = []
+    for entry in tree.sorted_entries(path):
+        if isinstance(entry, ClosedFolder):
+            yield entry
+            continue
+        rule = tree.ignore_rule(entry.name, entry.path, entry.is_folder)
+        if rule is None and entry.kind == LINK and not tree.follow_links:
+            rule = LINK
+        if rule is None and not isinstance(entry.kind, str):
+            yield entry.kind
+            continue
+        if rule is None and not entry.is_folder:
             rule = "not in a class folder"
+            left_out += [entry.path] if has_image_name(entry.name) else []
         if rule:
-            yield Ignored(path_to_key(below), rule)
+            yield Ignored(path_to_key(entry.path), rule)
+            continue
+        above = ancestors(tree, entry.path)
+        if not isinstance(above, frozenset):
+            yield above
             continue
         class_name = path_to_key(entry.name)
         yield Folder(class_name, split)
-        yield from walk(root, below, class_name, split, options)
+        yield from walk(tree, entry.path, class_name, split, above)
+    if left_out:
+        where = f"the split folder '{path}'" if path else "SOURCE"
+        yield Notice(
+            f"{len(left_out):,} images lie in {where} itself, in no class folder, and are left out; the first is "
+            f"'{path_to_key(left_out[0])}'"
+        )

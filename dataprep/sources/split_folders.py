@@ -1,30 +1,70 @@
 """SOURCE/{train,val,test}/<class>/**/<image>: the folders are the splits."""
 
-import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dataprep.errors import DataprepError
-from dataprep.item import Found, Ignored
+from dataprep.item import ClosedFolder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
 from dataprep.sources.class_folders import scan_below
-from dataprep.sources.walk import WalkOptions, ignore_rule
+from dataprep.sources.walk import Tree, WalkOptions
 
-NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+# As public data sets name their splits, in any case.
+NAMES = {
+    "train": "train", "training": "train", "trn": "train",
+    "val": "val", "valid": "val", "validation": "val", "validate": "val", "dev": "val", "devel": "val",
+    "development": "val", "eval": "val", "evaluation": "val",
+    "test": "test", "testing": "test", "tst": "test", "holdout": "test", "hold-out": "test", "hold_out": "test",
+}  # fmt: skip
+_OTHER_WORDS = r"(?:data(?:set)?|set|images?|imgs?|split|folder)"  # train_images, validation-set, Test Data, trainset
+_EXACT = re.compile(rf"({'|'.join(NAMES)})(?:[ _.-]?{_OTHER_WORDS})?", re.IGNORECASE)
+# seg_train, train2017: only where another folder is called the same but for the split.
+_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(NAMES)})((?:[ _.-]?\d+|[ _.-].*)?)", re.IGNORECASE)
+
+
+def split_names(names: Iterable[str]) -> dict[str, str]:
+    """The split that each of these folders is, by its name among the others; the folders that are none are left out."""
+    found: dict[str, str] = {}
+    alike: dict[tuple[str, str], dict[str, str]] = {}
+    for name in names:
+        exact, within = _EXACT.fullmatch(name.strip()), _WITHIN.fullmatch(name)
+        if exact:
+            found[name] = NAMES[exact[1].lower()]
+        elif within:
+            rest = ((within[1] or "").lower(), within[3].lower())
+            alike.setdefault(rest, {})[name] = NAMES[within[2].lower()]
+    for group in alike.values():
+        if "train" in group.values() and len(set(group.values())) > 1:
+            found.update(group)
+    return found
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
     """Every file below `root`, with its split and class. Raises DataprepError when two folders mean one split."""
+    tree = Tree(root, options)
+    top = tree.sorted_entries("")
+    splits = split_names(entry.name for entry in top if not isinstance(entry, ClosedFolder) and entry.is_folder)
     seen: dict[str, str] = {}
-    with os.scandir(root) as entries:
-        top = sorted(entries, key=lambda entry: os.fsencode(entry.name))
     for entry in top:
-        split = NAMES.get(entry.name.lower())
-        rule = ignore_rule(entry.name, options)
-        if rule or split is None or not entry.is_dir():
-            yield Ignored(path_to_key(entry.name), rule or "not in a split folder")
+        if isinstance(entry, ClosedFolder):
+            yield entry
+            continue
+        split = splits.get(entry.name)
+        rule = tree.ignore_rule(entry.name, entry.path, entry.is_folder)
+        if rule is None and not isinstance(entry.kind, str):
+            yield entry.kind
+            continue
+        if rule or split is None or not entry.is_folder:
+            if rule is None and entry.is_folder:
+                yield Notice(f"the folder '{entry.name}' is named after no split, so all in it is left out")
+            yield Ignored(path_to_key(entry.path), rule or "not in a split folder")
             continue
         if split in seen:
-            raise DataprepError(f"SOURCE has both '{seen[split]}' and '{entry.name}' for the split {split}; keep one")
+            raise DataprepError(
+                f"SOURCE has both '{seen[split]}' and '{entry.name}' for the split {split}; keep one, or leave one out "
+                f"with --ignore '/{entry.name}/'"
+            )
         seen[split] = entry.name
-        yield from scan_below(str(root), entry.name, split, options)
+        yield from scan_below(tree, entry.path, split)
+    yield from tree.notices()

@@ -1,14 +1,18 @@
 """Walks folders without opening a file, except those whose name does not say that they are images."""
 
-import fnmatch
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.images.signatures import looks_like_image
-from dataprep.item import Ignored, Item, Reject
-from dataprep.keys import path_to_key
+from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject
+from dataprep.keys import decode_name, encode_name, path_to_key
+from dataprep.sources.ignore import IgnorePatterns
+from schemas.system_names import system_rule
 
 _IMAGE_NAMES = frozenset(
     f".{extension}"
@@ -19,106 +23,207 @@ _IMAGE_NAMES = frozenset(
     )
     for extension in line.split()
 )
-_JUNK = {"thumbs.db": "thumbs.db", "desktop.ini": "desktop.ini", "__macosx": "__macosx"}
 
 
 @dataclass(frozen=True)
 class WalkOptions:
-    """`ignore` holds shell patterns matched against a name and against the key; `follow_links` is about folders."""
+    """`ignore` holds patterns, see IgnorePatterns; `follow_links` is about folders."""
 
     ignore: tuple[str, ...] = ()
     follow_links: bool = False
 
 
-def ignore_rule(name: str, options: WalkOptions, key: str | None = None) -> str | None:
-    """The rule by which a file or folder of this name is ignored; None when it is not."""
-    if name.startswith("."):
-        return "appledouble" if name.startswith("._") else "hidden"
-    rule = _JUNK.get(name.lower())
-    if rule:
-        return rule
-    for pattern in options.ignore:
-        if fnmatch.fnmatchcase(name, pattern) or (key and fnmatch.fnmatchcase(key, pattern)):
-            return f"--ignore {pattern}"
-    return None
+Identity = tuple[int, int]
 
 
-def walk(
-    root: str, path: str, class_name: str, split: str | None, options: WalkOptions
-) -> Iterator[Item | Reject | Ignored]:
-    """Every entry below root/path: a regular file of the class, a reject (with its reason) or an ignored name.
+class Tree:
+    """One walk through SOURCE, whose path is `root`. Paths below it are text as keys.decode_name gives it."""
+
+    def __init__(self, root: Path, options: WalkOptions) -> None:
+        self.root = os.fsencode(root)
+        self.follow_links = options.follow_links
+        self.patterns = IgnorePatterns(options.ignore)
+
+    def on_disk(self, path: str) -> bytes:
+        """Where a path below SOURCE is."""
+        return os.path.join(self.root, encode_name(path))
+
+    def ignore_rule(self, name: str, path: str, is_folder: bool) -> str | None:
+        """The rule by which a file or folder is ignored; None when it is not."""
+        pattern = self.patterns.match(name, path, is_folder)  # also of what a system rule ignores: it has matched
+        return system_rule(name, is_folder) or (None if pattern is None else f"--ignore {pattern}")
+
+    def entries(self, folder: str) -> "Iterator[Entry | ClosedFolder]":
+        """What a folder holds, unsorted; a ClosedFolder where the list, or the rest of it, cannot be had."""
+        try:
+            with os.scandir(self.on_disk(folder)) as found:
+                for entry in found:
+                    yield Entry.of(folder, entry)
+        except OSError as error:
+            yield closed(folder, error)
+
+    def sorted_entries(self, folder: str) -> "list[Entry | ClosedFolder]":
+        """What a folder of few entries holds, by the bytes of the names."""
+        return sorted(self.entries(folder), key=lambda e: e.entry.name if isinstance(e, Entry) else b"")
+
+    def notices(self) -> Iterator[Notice]:
+        """What is to be said when the walk is over."""
+        yield from map(Notice, self.patterns.unmatched())
+
+
+class Entry(NamedTuple):
+    """A name in a folder. `kind` is FILE for whatever is no folder, a Reject or ClosedFolder if it cannot be told."""
+
+    name: str
+    path: str
+    kind: "str | Reject | ClosedFolder"
+    entry: "os.DirEntry[bytes]"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder, or a link to one."""
+        return self.kind in (FOLDER, LINK)
+
+    @classmethod
+    def of(cls, folder: str, entry: "os.DirEntry[bytes]") -> "Entry":
+        """The entry of a folder, looked at as far as needed to tell folders from files."""
+        name = decode_name(entry.name)
+        path = f"{folder}/{name}" if folder else name
+        return cls(name, path, _kind_of(entry, path), entry)
+
+
+FILE, FOLDER, LINK = "file", "folder", "link to a folder"
+
+
+def _kind_of(entry: "os.DirEntry[bytes]", path: str) -> "str | Reject | ClosedFolder":
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            return FOLDER
+    except OSError as error:  # where listing gives no types: it may be a folder
+        return closed(path, error)
+    try:
+        return LINK if entry.is_symlink() and entry.is_dir() else FILE
+    except OSError as error:
+        return _lost_file(path_to_key(path), is_link=True, error=error)
+
+
+def closed(folder: str, error: OSError) -> ClosedFolder:
+    """The folder of this path below SOURCE, which could not be listed for `error`."""
+    return ClosedFolder(path_to_key(folder), error.errno or 0, error.strerror or str(error))
+
+
+def walk(tree: Tree, path: str, class_name: str, split: str | None, above: frozenset[Identity]) -> Iterator[Found]:
+    """Every entry below SOURCE/path: a regular file of the class, a reject (with its reason) or an ignored name.
 
     Nothing here blocks: a FIFO, socket or device is refused by its type. A link to a file is followed; a link to
-    a folder only on demand, and a loop is found by device and inode. Memory: the folders on the way down.
+    a folder only on demand, and a loop is found by device and inode: `above` are
+    the ancestors of the path. Memory: the folders on the way down.
     """
-    stack = [(path, frozenset([_identity(os.path.join(root, path))]))]
+    stack = [(path, above)]
     while stack:
         folder, above = stack.pop()
-        for entry in _entries(root, folder):
-            if isinstance(entry, Reject):
+        for entry in tree.entries(folder):
+            if isinstance(entry, ClosedFolder):
                 yield entry
                 continue
-            below = f"{folder}/{entry.name}"
-            key = path_to_key(below)
-            rule = ignore_rule(entry.name, options, key)
+            key = path_to_key(entry.path)
+            rule = tree.ignore_rule(entry.name, entry.path, entry.is_folder)
             if rule:
                 yield Ignored(key, rule)
-            elif entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and entry.is_dir()):
-                inside = _enter(root, below, entry.is_symlink(), above, options)
+            elif not isinstance(entry.kind, str):
+                yield entry.kind
+            elif entry.is_folder:
+                inside = _enter(tree, entry, above)
                 if isinstance(inside, frozenset):
-                    stack.append((below, inside))
+                    stack.append((entry.path, inside))
                 else:
                     yield inside
             else:
-                file = _file(root, below, key, entry)
+                file = _file(tree.root, encode_name(entry.path), key, entry.entry)
                 yield Item(key, class_name, split, *file) if isinstance(file, tuple) else file
 
 
-def _entries(root: str, folder: str) -> Iterator["os.DirEntry[str] | Reject"]:
-    try:
-        with os.scandir(os.path.join(root, folder)) as entries:
-            yield from entries
-    except OSError as error:
-        yield Reject(path_to_key(folder), "unreadable_folder", error.strerror or str(error))
+def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFolder":
+    """The folders that SOURCE/path lies in, up to the root of the disk, and itself; where links lead counts too.
+
+    A Reject when a component is a link to a folder above it. Where no link is followed, nothing is looked up.
+    """
+    if not tree.follow_links:
+        return frozenset()
+    above = frozenset[Identity]()
+    parts = path.split("/") if path else []
+    for length in range(len(parts) + 1):
+        folder = "/".join(parts[:length])
+        try:
+            own = _identity(tree.on_disk(folder))
+            if own in above:
+                return Reject(path_to_key(folder), "link_loop", "the link leads to a folder above itself")
+            above |= _lineage(tree.on_disk(folder))
+        except OSError as error:
+            return closed(folder, error)
+    return above
 
 
-def _identity(path: str) -> tuple[int, int]:
+def _lineage(path: bytes) -> frozenset[Identity]:
+    """A folder and those it really lies in, for a link may lead to a folder above the one that holds it."""
+    place = os.path.realpath(path)
+    found = {_identity(place)}
+    while place != os.path.dirname(place):
+        place = os.path.dirname(place)
+        found.add(_identity(place))
+    return frozenset(found)
+
+
+def _identity(path: bytes) -> Identity:
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
 
 def _enter(
-    root: str, path: str, is_link: bool, above: frozenset[tuple[int, int]], options: WalkOptions
-) -> frozenset[tuple[int, int]] | Ignored | Reject:
+    tree: Tree, entry: Entry, above: frozenset[Identity]
+) -> frozenset[Identity] | Ignored | Reject | ClosedFolder:
     """The folders above and this one; or why it is not entered."""
-    if not is_link:
-        # Only links make loops, so the identity of a plain folder costs a stat only where links are followed.
-        return above | {_identity(os.path.join(root, path))} if options.follow_links else above
-    if not options.follow_links:
-        return Ignored(path_to_key(path), "link to a folder")
-    identity = _identity(os.path.join(root, path))
-    if identity in above:
-        return Reject(path_to_key(path), "link_loop", "the link leads to a folder above itself")
-    return above | {identity}
+    if not tree.follow_links:
+        return Ignored(path_to_key(entry.path), LINK) if entry.kind == LINK else above
+    # Only links make loops, but behind one a plain folder may be SOURCE itself.
+    try:
+        own = _identity(tree.on_disk(entry.path))
+        if own in above:
+            return Reject(path_to_key(entry.path), "link_loop", "the link leads to a folder above itself")
+        return above | (_lineage(tree.on_disk(entry.path)) if entry.kind == LINK else {own})
+    except OSError as error:
+        return closed(entry.path, error)
 
 
-def _file(root: str, path: str, key: str, entry: "os.DirEntry[str]") -> tuple[int, int] | Reject | Ignored:
+def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tuple[int, int] | Reject | Ignored:
     """Size in bytes and time of change of a regular file; or what it is instead."""
     try:
         found = entry.stat()
-    except FileNotFoundError:
-        return Reject(key, "dangling_link" if entry.is_symlink() else "vanished", "there is no file behind the name")
     except OSError as error:
-        return Reject(key, "unreadable", error.strerror or str(error))
+        return _lost_file(key, entry.is_symlink(), error)
     if not stat.S_ISREG(found.st_mode):
         return Reject(key, "not_a_regular_file", _kind(found.st_mode))
-    ending = entry.name[entry.name.rfind(".") :].lower()
+    ending = path[path.rfind(b".") :].lower().decode("latin-1")  # a name without a dot has no such ending either way
     if ending not in _IMAGE_NAMES and not _opens_as_image(root, path):
         return Ignored(key, "no image by name or content")
     return found.st_size, found.st_mtime_ns
 
 
-def _opens_as_image(root: str, path: str) -> bool:
+def has_image_name(name: str) -> bool:
+    """Whether a file of this name is taken for an image without a look into it."""
+    return name[name.rfind(".") :].lower() in _IMAGE_NAMES
+
+
+def _lost_file(key: str, is_link: bool, error: OSError) -> Reject:
+    """A name behind which no file can be had."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Reject(key, "dangling_link" if is_link else "vanished", "there is no file behind the name")
+    if error.errno == errno.ELOOP:
+        return Reject(key, "link_loop", "the link leads in a circle")
+    return Reject(key, "unreadable", error.strerror or str(error))
+
+
+def _opens_as_image(root: bytes, path: bytes) -> bool:
     try:
         with open(os.path.join(root, path), "rb", buffering=0) as file:
             return looks_like_image(file.read(32))

@@ -268,7 +268,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
     monkeypatch.setattr(engine, "SHARED_S", 0.0)
     (tmp_path / "attempts").mkdir()
     (tmp_path / "attempts" / "token").touch()
-    return Ground(software(), tmp_path, tmp_path / "attempts", "token", quiet=False)
+    return Ground(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
 
 
 def test_a_worker_that_sees_and_runs_the_same_is_fit(ground: Ground) -> None:

@@ -1,0 +1,105 @@
+"""Tells the layout of SOURCE by the names of its folders, and asks where they can be read in two ways."""
+
+import os
+import shlex
+from itertools import islice
+from pathlib import Path
+
+from dataprep.errors import DataprepError
+from dataprep.item import ClosedFolder
+from dataprep.keys import path_to_key
+from dataprep.sources.closed import check_passing, refuse_closed
+from dataprep.sources.ignore import pattern_of
+from dataprep.sources.split_folders import split_names
+from dataprep.sources.walk import Tree, WalkOptions
+
+# Split folders lie beside each other and little else, so a folder of many entries, as a class is, holds none.
+_LOOK_INTO_FOLDERS = 50
+_LOOK_AT_ENTRIES = 60
+_NAMED = 4
+
+
+def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
+    """The layout of `root` as asked; for `auto`, `splits` when all folders are named after splits and one is for
+    training.
+
+    Raises DataprepError when there is no folder to read, or when the folders can be read in two ways; DataRefused or
+    TryLater when SOURCE cannot be listed.
+    """
+    tree = Tree(root, options)
+    folders, others = _top(tree, root)
+    if not folders:
+        raise DataprepError(
+            f"SOURCE {root} has no folder{_flat(root, others)}; expected SOURCE/<class>/<image> or "
+            "SOURCE/train/<class>/<image>"
+        )
+    if asked != "auto":
+        return asked
+    splits = split_names(folders)
+    rest = [name for name in folders if name not in splits]
+    if "train" in splits.values():
+        if rest:
+            raise DataprepError(_beside(root, splits, rest))
+        return "splits"
+    if not rest:
+        raise DataprepError(_without_train(root, list(splits)))
+    _check_depth(tree, root, folders)
+    return "classes"
+
+
+def _top(tree: Tree, root: Path) -> tuple[list[str], int]:
+    """The names of the folders in SOURCE, and how many other entries it has; without ignored ones."""
+    folders, others = [], 0
+    for entry in tree.sorted_entries(""):
+        if isinstance(entry, ClosedFolder):
+            refuse_closed(root, [check_passing(root, entry)])
+        elif tree.ignore_rule(entry.name, entry.path, entry.is_folder) is None:
+            folders += [entry.name] if entry.is_folder else []
+            others += not entry.is_folder
+    return folders, others
+
+
+def _flat(root: Path, files: int) -> str:
+    """The commonest mistake: a class folder given for the folder of classes."""
+    return f", but {files:,} files of its own: give the folder above it, {root.absolute().parent}" if files else ""
+
+
+def _beside(root: Path, splits: dict[str, str], rest: list[str]) -> str:
+    """What to say of split folders that are not alone."""
+    ignore = " ".join(f"--ignore {shlex.quote(pattern_of(path_to_key(name)))}" for name in rest[:3]) + (
+        " ..." if len(rest) > 3 else ""
+    )
+    return (
+        f"SOURCE {root} can be read in two ways: the folder{'s' * (len(splits) > 1)} {_some(list(splits))} may be "
+        f"splits, but {_some(rest)} {'is' if len(rest) == 1 else 'are'} not. If they are splits, leave out the rest: "
+        f"--layout splits {ignore}. If all {len(splits) + len(rest)} folders are classes: --layout classes"
+    )
+
+
+def _without_train(root: Path, splits: list[str]) -> str:
+    return (
+        f"SOURCE {root} can be read in two ways: its folder{'s' * (len(splits) > 1)} {_some(splits)} may be splits, "
+        "but none of them is for training. If they are splits, add the folder train, or name the classes: "
+        "--layout splits --classes FILE. If they are classes: --layout classes"
+    )
+
+
+def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
+    """Raise DataprepError when split folders lie below the folders that would be classes."""
+    for name in folders[:_LOOK_INTO_FOLDERS]:
+        entries = list(islice(tree.entries(name), _LOOK_AT_ENTRIES + 1))
+        if len(entries) > _LOOK_AT_ENTRIES:
+            continue
+        inside = split_names(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder)
+        if "train" in inside.values() and len(set(inside.values())) > 1:
+            raise DataprepError(
+                f"SOURCE {root} can be read in two ways: its folder '{name}' holds {_some(sorted(inside))}, "
+                f"which may be splits. If '{name}' is a whole set, give it as SOURCE: {os.path.join(root, name)}. If "
+                f"'{name}' is a class: --layout classes, which takes no notice of the folders within it"
+            )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:_NAMED]) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )

@@ -1,0 +1,20 @@
+"""Makes a program read names of files as UTF-8, whatever the locale."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def use_utf8() -> None:
+    """Start this program again in Python's UTF-8 mode where the locale has another encoding.
+
+    Python decodes names by the locale, and MindSpore and SQLite take paths as UTF-8: under Latin-1 a folder 数据 would
+    be another to each of them, and a name that GBK cannot decode would be one that is not there. Child processes inherit
+    the mode. The arguments are passed on as the bytes that they are.
+    """
+    if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8":
+        return
+    os.environ["PYTHONUTF8"] = "1"
+    interpreter, *arguments = Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]
+    sys.stdout.flush()
+    os.execv(sys.executable, [interpreter, b"-X", b"utf8", *arguments])
