@@ -196,7 +196,9 @@ def shard(
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
         if dry_run:
-            _echo(preview.preview(source, out, options, progress), as_json)
+            foreseen = preview.preview(source, out, options, progress)
+            progress.warn(foreseen.warnings)
+            _echo(foreseen, as_json)
             return
         if restart and out.is_dir():
             target.restart(out)

@@ -85,7 +85,7 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += ["", *(f"Warning: {printable(warning)}" for warning in p.warnings)]
+    lines += [""]
     if p.bytes > p.free_bytes:
         lines.append("Warning: that is more than the disk has free; the job would not start")
     if p.sample_rejected:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from dataprep.keys import printable
@@ -43,8 +44,7 @@ class TerminalProgress:
     def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
         """Called when the work is known, and again when a split has to be built with larger pages."""
         self.close()
-        for warning in plan.warnings:
-            self._say(label("Warning", "yellow", self._stream) + printable(warning))
+        self.warn(plan.warnings)
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
@@ -61,6 +61,11 @@ class TerminalProgress:
             # The time left is told by rate(), as on plain lines: tqdm's own rate forgets too fast for shards.
             form = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {elapsed}{postfix}"
             self._bar = tqdm(total=self._total, file=self._stream, dynamic_ncols=True, bar_format=form)
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Show what the plan finds odd, a line each."""
+        for warning in warnings:
+            self._say(label("Warning", "yellow", self._stream) + printable(warning))
 
     def under_way(self, items: int) -> None:
         """Called about twice a second, with the images done in shards that are not in place."""

@@ -8,9 +8,9 @@ from pathlib import Path
 def use_utf8() -> None:
     """Start this program again in Python's UTF-8 mode where the locale has another encoding.
 
-    Python decodes names by the locale, and MindSpore and SQLite take paths as UTF-8: under Latin-1 a folder 数据 would
-    be another to each of them, and a name that GBK cannot decode would be one that is not there. Child processes inherit
-    the mode. The arguments are passed on as the bytes that they are.
+    Python decodes names by the locale, and MindSpore takes paths as UTF-8: under Latin-1 they would mean different
+    folders by the same text, and a name that GBK cannot decode would seem not to exist. Child processes inherit the
+    mode. The arguments are passed on as the bytes that they are.
     """
     if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8":
         return

@@ -223,7 +223,10 @@ def predict(
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
         done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _show, stop.check)
     unread = f", {done.errors} of them could not be read" if done.errors else ""
+    for line in done.passed_over.lines():
+        click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
     click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
+    done.passed_over.check()
     if done.errors == done.images:
         raise TrainerError("none of the images could be read; each row says why")
 

@@ -18,8 +18,14 @@ class WrongUsage(TrainerError):
     exit_code = 2
 
 
+class Unlisted(TrainerError):
+    """Folders whose files could not be listed."""
+
+    exit_code = 3
+
+
 class Busy(TrainerError):
-    """Another process is at work where this one was to be: try again later."""
+    """Another process is at work where this one was to be, or a disk or share is away: try again later."""
 
     exit_code = 75
 

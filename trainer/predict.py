@@ -3,9 +3,9 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,13 +21,12 @@ from trainer.data import keyed_batches, pipeline_errors
 from trainer.details import log_softmax
 from trainer.errors import TrainerError
 from trainer.evaluate import check_classes, open_split
+from trainer.image_files import PassedOver, find_files
 from trainer.mixing import scaled
 from trainer.picture import Unreadable, read_picture
 from trainer.reading import read_file
 from trainer.restored import Restored, Show, in_effect, restore
 from trainer.runfolder import scratch
-
-SYSTEM_FILES = ("Thumbs.db", "desktop.ini")
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What came of a job: how many rows were written, and how many of them carry an error."""
+    """What came of a job: how many rows were written, how many of them carry an error, and what has no row at all."""
 
     images: int
     errors: int
+    passed_over: PassedOver = field(default_factory=PassedOver)
 
 
 def predict(
@@ -64,13 +64,15 @@ def predict(
     """Give `write` the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
     `asked` carries the device settings and the batch size. Raises TrainerError for inputs that are not there,
-    ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error.
+    ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
+    cannot be listed and folders behind links have no row: they are named in what is returned.
     """
     file = checkpoint.find(path).resolve()
     sealed = is_sealed(inputs)
     inputs = [Path(os.path.abspath(each)) if sealed else each for each in inputs]
     dataset = open_split(inputs[0], split, asked.full_check) if sealed else None
-    files = [] if sealed else [(name, Path(os.path.abspath(name))) for name in find_files(inputs)]
+    found_files, passed_over = ([], PassedOver()) if sealed else find_files(inputs)
+    files = [(name, Path(os.path.abspath(name))) for name in found_files]
     effect, home = in_effect(asked, show), Path.cwd()
     with scratch(None):
         ready = restore(file, home, effect)
@@ -85,38 +87,15 @@ def predict(
                 write(prediction)
                 images, errors = images + 1, errors + (prediction.error is not None)
             each_batch()
-    return Predicted(images, errors)
+    return Predicted(images, errors, passed_over)
 
 
 def is_sealed(inputs: Sequence[Path]) -> bool:
     """Whether the input is a sealed dataset; raises TrainerError when it is one of several inputs."""
-    sealed = [each for each in inputs if (each / DATASET).is_file()]
+    sealed = [each for each in inputs if os.path.isfile(each / DATASET)]  # False for a closed folder, too
     if sealed and len(inputs) > 1:
         raise TrainerError(f"{sealed[0]} is a sealed dataset: give it alone")
     return bool(sealed)
-
-
-def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """The files meant: those named, and in folders all that are not hidden, sorted by path. Raises TrainerError."""
-    files: list[Path] = []
-    for each in inputs:
-        if each.is_dir():
-            files += sorted(_inside(each))
-        elif each.exists():
-            files.append(each)
-        else:
-            raise TrainerError(f"{each} is not there; give image files, a folder of them, or a sealed dataset")
-    if not files:
-        raise TrainerError(f"no files in {', '.join(map(str, inputs))}")
-    return files
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if not name.startswith(".") and name not in SYSTEM_FILES:
-                yield Path(place, name)
 
 
 def _sealed_rows(

@@ -284,7 +284,7 @@ def test_a_worker_with_other_software_is_refused_by_name(ground: Ground, name: s
 
 def test_a_worker_that_does_not_see_the_folders_is_refused(ground: Ground, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
-        _check_workers(OneWorker(), replace(ground, source=tmp_path / "gone"))
+        _check_workers(OneWorker(), replace(ground, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
         _check_workers(OneWorker(), replace(ground, token="of another machine"))
 

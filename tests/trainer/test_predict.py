@@ -13,7 +13,8 @@ from trainer import cli
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluate import evaluate_checkpoint
-from trainer.predict import Predicted, Prediction, csv_writer, find_files, is_sealed, jsonl_writer, predict
+from trainer.image_files import find_files
+from trainer.predict import Predicted, Prediction, csv_writer, is_sealed, jsonl_writer, predict
 
 ASKED = RunConfig("", device="CPU", workers=2, batch_size=4)
 
@@ -68,7 +69,7 @@ def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> Non
     for name in ("b/1.png", "a/2.png", ".hidden/3.png", "a/.x.png", "a/Thumbs.db"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    assert find_files([tmp_path / "b" / "1.png", tmp_path]) == [
+    assert find_files([tmp_path / "b" / "1.png", tmp_path])[0] == [
         tmp_path / name for name in ("b/1.png", "a/2.png", "b/1.png")
     ]
 
