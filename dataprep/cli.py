@@ -120,7 +120,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.argument("source", type=FOLDER)
 @click.argument("out", type=PATH)
 @click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
-              help="SOURCE/<class>/... or SOURCE/{train,val,test}/<class>/...; auto looks.")
+              help="SOURCE/<class>/... or SOURCE/{train,val,test}/<class>/...; auto looks, and asks in case of doubt.")
 @click.option("--schema", default="classification", show_default=True, help="Record schema: a name or a JSON file.")
 @click.option("--classes", type=FILE, help="File with one class name a line, in label order.")
 @click.option("--val", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
@@ -148,7 +148,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
               help="Larger images are refused from their header.")
 @click.option("--max-bytes", type=Size(), default="256MiB", show_default=True, help="Refuse larger files unread.")
-@click.option("--ignore", multiple=True, metavar="PATTERN", help="Ignore names or keys like this. Repeatable.")
+@click.option("--ignore", multiple=True, metavar="PATTERN",
+              help="Ignore files and folders like this, as .gitignore does. Repeatable.")
 @click.option("--follow-links", is_flag=True, help="Follow links to folders too.")
 @click.option("--empty-classes", type=click.Choice(["warn", "error", "keep"]), default="warn", show_default=True,
               help="What to do about class folders without an image.")

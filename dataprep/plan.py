@@ -50,6 +50,7 @@ class PlannedItem(NamedTuple):
     size: int
     mtime_ns: int
 
+
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
     """One task: the items first..last of the plan become shard `number` of its split. `bytes` sums the files' sizes."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import Found, Item
+from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.place import fingerprint, fingerprint_part, rank
 from dataprep.plan import Plan
@@ -28,6 +29,8 @@ def check_target(out: Path, source: Path, quarantine: Path | None = None) -> Non
     """Raise DataprepError unless a job may write into `out`, which need not exist, and copy into `quarantine`."""
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
+    if "\udc80" <= max(portable_path(out.absolute())) <= "\udcff":
+        raise DataprepError(f"OUT {out} has a name that is not UTF-8, which MindSpore cannot open; choose another")
     for name, folder in (("OUT", out), ("--quarantine", quarantine)):
         if folder and source.resolve() in (folder.resolve(), *folder.resolve().parents):
             raise DataprepError(f"{name} {folder} lies in SOURCE {source}; choose a folder outside it")

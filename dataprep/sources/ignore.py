@@ -86,7 +86,8 @@ class IgnorePatterns:
     def _look_near(self, name: str, path: str) -> None:
         for pattern, anchored, regex in self._other_case:
             if regex.fullmatch(path if anchored else name):
-                self._near[pattern] = min(path, self._near.get(pattern, path))
+                found = path.removesuffix(_FOLDER)
+                self._near[pattern] = min(found, self._near.get(pattern, found))
 
 
 def pattern_of(key: str) -> str:

@@ -1,11 +1,15 @@
+import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.item import Folder, Found, Ignored, Item, Reject
+from dataprep.item import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.sources.walk import WalkOptions
 from tests.dataprep.conftest import Files, picture
@@ -55,12 +59,64 @@ def test_two_folders_for_one_split_are_refused(files: Files) -> None:
     [
         (["train/a/1.jpg", "val/a/1.jpg"], "splits"),
         (["train/a/1.jpg", ".git/x", "__MACOSX/train/x"], "splits"),
-        (["train/1.jpg", "bus/1.jpg"], "classes"),
-        (["val/1.jpg", "test/1.jpg"], "classes"),
+        (["Training/a/1.jpg", "Testing/a/1.jpg"], "splits"),
+        (["train/a/1.jpg", "dev/a/1.jpg"], "splits"),
+        (["train/a/1.jpg", "eval/a/1.jpg", "test/a/1.jpg"], "splits"),
+        (["training_set/a/1.jpg", "test_set/a/1.jpg"], "splits"),
+        (["Train Data/a/1.jpg", "Validation Data/a/1.jpg"], "splits"),
+        (["seg_train/a/1.jpg", "seg_test/a/1.jpg"], "splits"),
+        (["train2017/a/1.jpg", "val2017/a/1.jpg"], "splits"),
+        (["train/a/1.jpg", "val/a/1.jpg", "lost+found/x", "@eaDir/train/1.jpg"], "splits"),
+        (["cat/1.jpg", "test/1.jpg"], "classes"),
+        (["train_station/1.jpg", "bus_station/1.jpg"], "classes"),
+        (["vehicles/train/1.jpg", "vehicles/bus/1.jpg", "birds/1.jpg"], "classes"),
     ],
 )
 def test_layout_is_detected_from_the_folders(files: Files, names: list[str], layout: str) -> None:
     assert detect_layout(files(dict.fromkeys(names, b"x")), PLAIN) == layout
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["train/a/1.jpg", "val/a/1.jpg", "chest_xray/train/1.jpg"], "--layout splits --ignore /chest_xray/. If all 3"),
+        (["train/a/1.jpg", "annotations/1.xml"], "--layout splits --ignore /annotations/. If all 2"),
+        (["train/a/1.jpg", "odd [1] name/1.jpg"], r"--ignore '/odd \[1] name/'"),
+        (["Train/1.jpg", "bus/1.jpg"], "--ignore /bus/. If all 2 folders are classes: --layout classes"),
+        (["val/a/1.jpg", "test/a/1.jpg"], "none of them is for training"),
+        (["set/train/a/1.jpg", "set/val/a/1.jpg"], "raw/set. If 'set' is a class: --layout classes"),
+        (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' holds 'train', 'val'"),
+    ],
+)
+def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names: list[str], says: str) -> None:
+    root = files(dict.fromkeys(names, b"x"))
+    with pytest.raises(DataprepError) as refused:
+        detect_layout(root, PLAIN)
+    assert "can be read in two ways" in str(refused.value)
+    assert says in str(refused.value)
+    assert detect_layout(root, PLAIN, "classes") == "classes"
+
+
+def test_the_advised_pattern_leaves_the_folder_out(files: Files) -> None:
+    root = files(dict.fromkeys(["train/odd [1] name/1.jpg", "odd [1] name/1.jpg"], b"x"))
+    options = WalkOptions((r"/odd \[1] name/",))
+    assert detect_layout(root, options) == "splits"
+    assert keys(scan(root, "splits", options)) == ["train/odd [1] name/1.jpg"]
+
+
+def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> None:
+    found = scan(files(dict.fromkeys(["train/a/1.jpg", "more/a/1.jpg", "notes.txt"], b"x")), "splits")
+    assert keys(found) == ["train/a/1.jpg"]
+    assert [entry.text for entry in found if isinstance(entry, Notice)] == [
+        "the folder 'more' is named after no split, so all in it is left out"
+    ]
+
+
+def test_images_outside_of_class_folders_are_left_out_with_a_word(files: Files) -> None:
+    found = scan(files(dict.fromkeys(["a/1.jpg", "2.jpg", "3.PNG", "notes.txt"], b"x")))
+    assert [entry.text for entry in found if isinstance(entry, Notice)] == [
+        "2 images lie in SOURCE itself, in no class folder, and are left out; the first is '2.jpg'"
+    ]
 
 
 def test_a_source_without_folders_is_refused(files: Files) -> None:
@@ -99,6 +155,20 @@ def test_content_decides_where_the_name_does_not_say_image(files: Files) -> None
     found = scan(files({"a/notes.txt": b"hello", "a/photo.txt": picture(0), "a/text.jpg": b"hello"}))
     assert keys(found) == ["a/photo.txt", "a/text.jpg"]
     assert rules(found) == {"a/notes.txt": "no image by name or content"}
+
+
+def test_folders_of_systems_are_junk_at_any_depth_and_files_of_such_a_name_are_not(files: Files) -> None:
+    folders = ["@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
+    folders += ["FOUND.000"]
+    names = [f"{folder}/1.jpg" for folder in folders] + [f"a/{folder}/1.jpg" for folder in folders]
+    root = files(dict.fromkeys(["a/1.jpg", "b/lost+found", "b/2.jpg.part", *names], picture(0)))
+    found = scan(root)
+    assert keys(found) == ["a/1.jpg", "b/lost+found"]
+    assert rules(found) == {
+        **{folder: "system folder" if folder == "FOUND.000" else folder.lower() for folder in folders},
+        **{f"a/{folder}": "system folder" if folder == "FOUND.000" else folder.lower() for folder in folders},
+        "b/2.jpg.part": "unfinished download",
+    }
 
 
 def test_ignore_patterns_match_names_and_keys(files: Files) -> None:
@@ -141,6 +211,78 @@ def test_a_loop_of_links_is_found(files: Files) -> None:
     found = scan(root, options=WalkOptions(follow_links=True))
     assert keys(found) == ["a/deep/1.jpg"]
     assert reasons(found) == {"a/deep/up": "link_loop"}
+
+
+@pytest.mark.parametrize("layout", ["classes", "splits"])
+@pytest.mark.parametrize("target", ["..", "../..", "../../.."])
+def test_a_link_to_source_or_above_it_is_a_loop(files: Files, layout: str, target: str) -> None:
+    inside = "train/" if layout == "splits" else ""
+    root = files({f"{inside}a/1.jpg": picture(0), f"{inside}b/2.jpg": picture(1)})
+    os.symlink(target, root / inside / "a" / "self")
+    found = scan(root, layout, WalkOptions(follow_links=True))
+    assert keys(found) == [f"{inside}a/1.jpg", f"{inside}b/2.jpg"]
+    assert reasons(found) == {f"{inside}a/self": "link_loop"}
+
+
+def test_a_class_folder_that_is_a_link_to_source_is_a_loop_and_no_class(files: Files) -> None:
+    root = files({"a/1.jpg": picture(0)})
+    os.symlink(".", root / "self")
+    found = scan(root, options=WalkOptions(follow_links=True))
+    assert [entry.class_name for entry in found if isinstance(entry, Folder)] == ["a"]
+    assert reasons(found) == {"self": "link_loop"}
+
+
+def test_a_link_to_another_class_is_followed(files: Files) -> None:
+    root = files({"a/1.jpg": picture(0), "b/2.jpg": picture(1)})
+    os.symlink("../b", root / "a" / "other")
+    assert keys(scan(root, options=WalkOptions(follow_links=True))) == ["a/1.jpg", "a/other/2.jpg", "b/2.jpg"]
+
+
+def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
+    root = files({"a/1.jpg": picture(0)})
+    os.symlink("circle", root / "a" / "circle")
+    os.symlink("1.jpg/x", root / "a" / "through a file")
+    os.symlink("x" * 300, root / "a" / "too long")
+    assert reasons(scan(root)) == {
+        "a/circle": "link_loop",
+        "a/through a file": "dangling_link",
+        "a/too long": "unreadable",
+    }
+
+
+class ClosedScandir:
+    """os.scandir, for which the folders of these names end with an error after `entries` entries."""
+
+    def __init__(self, errors: dict[str, int], entries: int = 0) -> None:
+        self._errors = errors
+        self._entries = entries
+        self._scandir = os.scandir
+
+    @contextmanager
+    def __call__(self, path: bytes | str | int) -> Iterator[Iterator["os.DirEntry[bytes]"]]:
+        number = None if isinstance(path, int) else self._errors.get(os.fsdecode(path).rpartition("/")[2])
+        if number and not self._entries:
+            raise OSError(number, os.strerror(number), path)
+        with self._scandir(path) as entries:
+            yield self._until(entries, number) if number else entries
+
+    def _until(self, entries: Iterator["os.DirEntry[bytes]"], number: int) -> Iterator["os.DirEntry[bytes]"]:
+        yield from islice(entries, self._entries)
+        raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize("entries", [0, 1])
+@pytest.mark.parametrize(("layout", "closed"), [("classes", "cat"), ("classes", "deep"), ("splits", "train")])
+def test_a_folder_that_cannot_be_listed_is_told_apart_from_files(
+    files: Files, monkeypatch: pytest.MonkeyPatch, layout: str, closed: str, entries: int
+) -> None:
+    split = "train/" if layout == "splits" else ""
+    names = ("cat/1.jpg", "cat/deep/2.jpg", "cat/deep/3.jpg", "dog/1.jpg")
+    root = files({f"{split}{name}": picture(0) for name in names})
+    monkeypatch.setattr(os, "scandir", ClosedScandir({closed: errno.EACCES}, entries))
+    found = [entry for entry in scan(root, layout) if isinstance(entry, ClosedFolder)]
+    key = "cat/deep" if closed == "deep" else closed
+    assert found == [ClosedFolder(key, errno.EACCES, "Permission denied")]
 
 
 def test_names_that_are_not_utf8_have_keys(files: Files) -> None:
