@@ -85,16 +85,19 @@ def _without_train(root: Path, splits: list[str]) -> str:
 
 
 def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
-    """Raise DataprepError when split folders lie below the folders that would be classes."""
+    """Raise DataprepError when the folders that would be classes hold split folders, or the only one holds classes."""
     for name in folders[:_LOOK_INTO_FOLDERS]:
         entries = list(islice(tree.entries(name), _LOOK_AT_ENTRIES + 1))
         if len(entries) > _LOOK_AT_ENTRIES:
             continue
-        inside = split_names(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder)
-        if "train" in inside.values() and len(set(inside.values())) > 1:
+        inside = sorted(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder)
+        splits = split_names(inside)
+        whole = len(folders) == 1 and len(entries) == len(inside) > 1  # the only class, in which lie folders only
+        if whole or ("train" in splits.values() and len(set(splits.values())) > 1):
+            may_be = "classes or splits" if whole else "splits"
             raise DataprepError(
-                f"SOURCE {root} can be read in two ways: its folder '{name}' holds {_some(sorted(inside))}, "
-                f"which may be splits. If '{name}' is a whole set, give it as SOURCE: {os.path.join(root, name)}. If "
+                f"SOURCE {root} can be read in two ways: its folder '{name}' holds {_some(list(splits) or inside)}, "
+                f"which may be {may_be}. If '{name}' is a whole set, give it as SOURCE: {os.path.join(root, name)}. If "
                 f"'{name}' is a class: --layout classes, which takes no notice of the folders within it"
             )
 

@@ -68,7 +68,7 @@ class IgnorePatterns:
         if pattern in self._near:
             return f"; there is '{self._near[pattern]}', and case counts"
         if any(pattern == each for each, _ in self._of_paths):
-            inner = pattern.strip("/").removeprefix("./")
+            inner = pattern.removeprefix(".").strip("/")
             at_any_depth = inner if "/" not in inner else f"**/{inner}"
             return f": with a slash in it, it is a path below SOURCE; '{at_any_depth}' matches at any depth"
         return ": no file or folder has such a name" if not pattern.endswith("/") else ": no folder has such a name"
@@ -108,8 +108,7 @@ def _compile(pattern: str) -> tuple[bool, re.Pattern[str]]:
             "that starts so, and narrower patterns where something is to be kept"
         )
     text = escape_surrogates(pattern)
-    while text.startswith("./"):
-        text = text[2:]
+    text = re.sub(r"^(\./+)+", "/", text)
     folders_only = text.endswith("/")
     text = text.rstrip("/")
     anchored = "/" in text

@@ -16,11 +16,13 @@ NAMES = {
     "val": "val", "valid": "val", "validation": "val", "validate": "val", "dev": "val", "devel": "val",
     "development": "val", "eval": "val", "evaluation": "val",
     "test": "test", "testing": "test", "tst": "test", "holdout": "test", "hold-out": "test", "hold_out": "test",
+    "训练": "train", "验证": "val", "测试": "test",
 }  # fmt: skip
-_OTHER_WORDS = r"(?:data(?:set)?|set|images?|imgs?|split|folder)"  # train_images, validation-set, Test Data, trainset
-_EXACT = re.compile(rf"({'|'.join(NAMES)})(?:[ _.-]?{_OTHER_WORDS})?", re.IGNORECASE)
+# As in train_images, validation-set, Test Data, trainset.
+_OTHER_WORDS = r"(?:[ _.-]?(?:data(?:set)?|set|images?|imgs?|split|folder|集|数据))*"
+_EXACT = re.compile(rf"({'|'.join(NAMES)}){_OTHER_WORDS}", re.IGNORECASE)
 # seg_train, train2017: only where another folder is called the same but for the split.
-_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(NAMES)})((?:[ _.-]?\d+|[ _.-].*)?)", re.IGNORECASE)
+_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(NAMES)})({_OTHER_WORDS}(?:[ _.-]?\d+|[ _.-].*)?)", re.IGNORECASE)
 
 
 def split_names(names: Iterable[str]) -> dict[str, str]:

@@ -289,6 +289,12 @@ def test_a_worker_that_does_not_see_the_folders_is_refused(ground: Ground, tmp_p
         _check_workers(OneWorker(), replace(ground, token="of another machine"))
 
 
+def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(ground: Ground, tmp_path: Path) -> None:
+    _check_workers(OneWorker(), replace(ground, encoding="gbk"))
+    with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode names of files as gbk: start it with"):
+        _check_workers(OneWorker(), replace(ground, encoding="gbk", attempts=tmp_path / "数据"))
+
+
 def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     written = probe(ground)
     (ground.attempts / written).unlink()

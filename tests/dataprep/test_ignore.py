@@ -24,6 +24,7 @@ def matches(pattern: str, path: str) -> bool:
         ("/thumbs", ["thumbs/1.jpg"], ["a/thumbs/1.jpg"]),
         ("/a/thumbs", ["a/thumbs/1.jpg"], ["b/a/thumbs/1.jpg"]),
         ("./a/thumbs/", ["a/thumbs/1.jpg"], ["b/a/thumbs/1.jpg"]),
+        ("./thumbs", ["thumbs/1.jpg"], ["a/thumbs/1.jpg"]),
         ("a/thumbs", ["a/thumbs/1.jpg"], ["b/a/thumbs/1.jpg"]),
         ("thumbs/*", ["thumbs/1.jpg"], ["thumbs", "a/thumbs/1.jpg"]),
         ("*/thumbs", ["a/thumbs/1.jpg"], ["thumbs/1.jpg", "b/a/thumbs/1.jpg"]),

@@ -85,6 +85,11 @@ def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Pa
         shard(raw, sealed)
 
 
+def test_out_with_a_name_that_mindspore_cannot_open_is_refused(raw: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataprepError, match="is not UTF-8"):
+        shard(raw, tmp_path / os.fsdecode(b"out\xff"))
+
+
 def test_another_source_is_refused(raw: Path, sealed: Path, tmp_path: Path) -> None:
     raw.rename(tmp_path / "moved")
     with pytest.raises(DataprepError, match="was begun with SOURCE"):
