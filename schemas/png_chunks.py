@@ -11,7 +11,7 @@ from collections.abc import Iterator
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _ANCILLARY = 0x20  # of the first letter of a kind: pixels do not need it
 _TRANSPARENCY = b"tRNS"  # ancillary by its letter, but it decides what a person sees
-_PROFILE, _TEXTS = b"iCCP", (b"tEXt", b"zTXt", b"iTXt")
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is packed as a text is
 # Limits of the decoders: of one inflated text or profile and of all texts in Pillow (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
 # 64 MiB), of one chunk and the number of texts in libpng (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
 INFLATED_BYTES = 1 << 20
@@ -66,11 +66,14 @@ def bad_extras(data: bytes) -> list[tuple[int, int]]:
         if is_needed(kind) or size < 0:
             continue
         sound = checksum_holds(data, at, size) and _fits(kind, size)
-        inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if sound and kind in (*_TEXTS, _PROFILE) else 0
-        if kind in _TEXTS and inflated is not None:
-            text_bytes, texts = text_bytes + inflated, texts + 1
-            sound &= text_bytes <= TEXT_BYTES and texts <= TEXT_CHUNKS
-        if not sound or inflated is None:
+        if sound and kind in _TEXTS:
+            texts += 1
+            # Once there is too much of it no more is inflated: a small file may hold a thousand bombs.
+            known = texts <= TEXT_CHUNKS and text_bytes <= TEXT_BYTES
+            inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if known else None
+            text_bytes += INFLATED_BYTES if inflated is None else inflated
+            sound = inflated is not None and text_bytes <= TEXT_BYTES
+        if not sound:
             bad.append((at, at + 12 + size))
     return bad
 

@@ -198,6 +198,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
 
     Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
     """
+    data = png_without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image = _open(data, Policy(max_pixels=max_pixels))
     with _blaming_file():
         ImageFile.LOAD_TRUNCATED_IMAGES = True

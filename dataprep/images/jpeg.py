@@ -9,7 +9,7 @@ from dataprep.images.chain import Chain
 from dataprep.images.jpeg_scans import FOLLOWED, ScanProblem, Scans
 
 JPEG_MAGIC = b"\xff\xd8\xff"
-_MARKER = re.compile(rb"\xff+[^\x00\xff]")
+_MARKER = re.compile(rb"\xff[^\x00\xff]")
 _NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
@@ -19,6 +19,10 @@ _JFIF, _PROFILE, _ADOBE = 0xE0, 0xE2, 0xEE
 _APPLICATION = range(0xE0, 0xF0)
 _SHORTEST_FRAME = 8 + 3  # bytes that a frame header of one component announces
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
+# Pillow takes a microsecond for each byte between segments and 3 for each segment: 20 MB of either take 20 s. A file of
+# 256 MiB needs 4,096 full segments; fill and padding between them are a few bytes.
+_MOST_SEGMENTS = 50_000
+_MOST_BETWEEN = 1 << 20
 _LOSSLESS = frozenset([0xC3, 0xC7, 0xCB, 0xCF])
 _HIERARCHICAL = frozenset([0xC5, 0xC6, 0xCD, 0xCE])
 
@@ -70,9 +74,13 @@ def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
 
 def _walk(data: bytes, headers_only: bool) -> Chain:
     frame, bare, scan = -1, True, 0
+    between, at = 0, 2
     scans: Scans | None = None
-    for segment in _segments(data, headers_only):
+    for number, segment in enumerate(_segments(data, headers_only)):
         marker = segment.marker
+        between, at = between + segment.start - at, segment.end
+        if number > _MOST_SEGMENTS or between > _MOST_BETWEEN:
+            return Chain("it is stuffed with empty segments or with bytes between them", checksum=True)
         if segment.end < 0:
             return Chain("it ends inside a segment")
         if marker == _SOI:

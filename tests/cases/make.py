@@ -217,6 +217,7 @@ def rejected() -> dict[str, bytes]:
         "corrupt/two_frame_headers.jpg": whole[:sof] + whole[sof:sof_end] + whole[sof:],
         "corrupt/two_starts.jpg": whole[:sof] + b"\xff\xd8" + whole[sof:],
         "unsupported_format/height_in_dnl.jpg": ended(sized(whole, SIZE[0], 0)[:-2] + b"\xff\xdc\0\4\0\x0e"),
+        "unsupported_format/iphone.png": png_of((b"CgBI", bytes(4)), (b"IHDR", header), (b"IEND", b"")),
         "unsupported_format/hierarchical.jpg": patched(whole, sof + 1, 0xC5),
         "corrupt/bad_pixels.png": png_of((b"IHDR", header), (b"IDAT", b"\x78\x9c" + bytes(40)), (b"IEND", b"")),
         "truncated/too_few_pixels.png": png(header, b"\0" * 10),

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,8 +139,6 @@ def test_metadata_that_was_not_stripped_is_stored() -> None:
 
 def test_no_more_is_inflated_than_the_picture_needs() -> None:
     """Behind the pixels stand 200 MB of zeros and then damage, which nobody reads."""
-    import zlib
-
     packer = zlib.compressobj(9)
     rows = b"".join(b"\0" + row.tobytes() for row in RGB)
     body = packer.compress(rows) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(200))
@@ -188,3 +187,29 @@ def test_print_colours_keep_their_resolution() -> None:
     seen = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
     stored = np.asarray(Image.open(io.BytesIO(normalise(data, Policy()).data))).astype(int)
     assert np.abs(stored - seen).max() <= 24
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        WHOLE[:2] + b"\xff" * (2 << 20) + WHOLE[2:],
+        WHOLE[:2] + b"\xff\0" * (1 << 20) + WHOLE[2:],
+        WHOLE[:2] + segment(0xFE, b"") * 60_000 + WHOLE[2:],
+        plain_png()[:33] + chunk(b"IDAT", b"") * 210_000 + plain_png()[33:],
+    ],
+    ids=["fill", "junk", "segments", "chunks"],
+)
+def test_a_file_that_is_stuffed_to_be_slow_is_refused(data: bytes) -> None:
+    with pytest.raises(Refusal) as raised:
+        normalise(data, Policy())
+    assert raised.value.reason == "corrupt"
+
+
+def test_many_bombs_of_text_are_dropped() -> None:
+    bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 20), 9))
+    assert normalise(plain_png(0, *[bomb] * 3000), Policy()).changed == ("chunk_dropped",)
+
+
+def test_a_few_texts_stay_when_more_follow_than_decoders_take() -> None:
+    stored = normalise(plain_png(0, *[chunk(b"tEXt", b"a\0b")] * 501), Policy())
+    assert stored.data == plain_png(0, *[chunk(b"tEXt", b"a\0b")] * 500)
