@@ -12,6 +12,7 @@ PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _ANCILLARY = 0x20  # of the first letter of a kind: pixels do not need it
 _TRANSPARENCY = b"tRNS"  # ancillary by its letter, but it decides what a person sees
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is packed as a text is
+_FRAMES = (b"fcTL", b"fdAT")  # of an animation: without its header Pillow stumbles over them
 # Limits of the decoders: of one inflated text or profile and of all texts in Pillow (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
 # 64 MiB), of one chunk and the number of texts in libpng (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
 INFLATED_BYTES = 1 << 20
@@ -62,10 +63,11 @@ def is_needed(kind: bytes) -> bool:
 def bad_extras(data: bytes) -> list[tuple[int, int]]:
     """(start, end) of each chunk that pixels do not need and that is damaged or larger than decoders allow."""
     bad, text_bytes, texts = [], 0, 0
+    animated = any(kind == b"acTL" and size == 8 for _, kind, size in chunks(data))
     for at, kind, size in chunks(data):
         if is_needed(kind) or size < 0:
             continue
-        sound = checksum_holds(data, at, size) and _fits(kind, size)
+        sound = checksum_holds(data, at, size) and _fits(kind, size) and (animated or kind not in _FRAMES)
         if sound and kind in _TEXTS:
             texts += 1
             # Once there is too much of it no more is inflated: a small file may hold a thousand bombs.

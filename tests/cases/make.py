@@ -294,6 +294,7 @@ def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
         "trimmed/unknown_text_compression.png": (plain_png(0, chunk(b"zTXt", b"a\0\7" + large)), RGB),
         "trimmed/short_resolution.png": (plain_png(0, chunk(b"pHYs", b"a")), RGB),
         "trimmed/short_frame_control.png": (plain_png(0, chunk(b"fcTL", b"a")), RGB),
+        "trimmed/frame_of_no_animation.png": (plain_png(0, chunk(b"fdAT", bytes(40))), RGB),
         "changed/more_rows_than_its_size.png": (png(header, rows + bytes(1000)), RGB),
         "changed/junk_behind_the_pixels.png": (
             png_of((b"IHDR", header), (b"IDAT", zlib.compress(rows) + b"JUNK"), (b"IEND", b"")),
