@@ -152,7 +152,7 @@ def _sampling(image: Image.Image) -> int:
     """The sampling of colour that a JPEG is encoded with: that of an opened JPEG source, so that it loses no colour.
 
     Full for those that Pillow cannot write: CMYK, whose print colours have none, and half height, which half width
-    becomes when the picture is turned. Measured on CMYK squares of full colours: mean difference 21 at 4:2:0, 2 at 4:4:4.
+    becomes when the picture is turned. Measured on CMYK squares: mean difference 21 at 4:2:0, 2 at 4:4:4.
     """
     if not isinstance(image, JpegImageFile):
         return _DEFAULT
