@@ -143,6 +143,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Embedded colour profiles: as MindSpore does, or to sRGB.")
 @click.option("--animation", type=click.Choice(["first", "reject"]), default="first", show_default=True,
               help="Of several frames or pages.")
+@click.option("--strip-metadata", is_flag=True,
+              help="Leave EXIF (with GPS), XMP, text and comments out of the images; pixels stay as they are.")
 @click.option("--min-side", type=click.IntRange(1), default=1, show_default=True, help="Refuse shorter sides.")
 @click.option("--max-aspect", type=click.FloatRange(1), help="Refuse a larger ratio of the sides.")
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,

@@ -64,6 +64,7 @@ class ShardOptions:
     resize: int | None = None
     icc: str = "ignore"
     animation: str = "first"
+    strip_metadata: bool = False
     min_side: int = 1
     max_aspect: float | None = None
     max_pixels: int = 178_956_970

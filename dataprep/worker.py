@@ -186,11 +186,11 @@ class _Build:
 
 
 def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
-    """What is noted of a row. Where only headers are looked at, pictures are known again by their bytes alone."""
+    """What is noted of a row. Where only headers are looked at, pictures are known again by stored bytes alone."""
     file = blob_digest(data)
     image = file if picture.data is data else blob_digest(picture.data)
-    by_bytes = policy.check == "header" and picture.data is data
-    pixels = file if by_bytes else blob_digest(picture.deciding_bytes())
+    by_bytes = policy.check == "header" and picture.passed
+    pixels = image if by_bytes else blob_digest(picture.deciding_bytes())
     return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
 
 

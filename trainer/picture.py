@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError
 
+from schemas.png_chunks import PNG_MAGIC, bad_extras, without
+
 # The formats that dataprep reads. Not among them: those without a magic number, and EPS, which starts a program.
 Image.init()  # or which formats there are would depend on what was opened before
 FORMATS = tuple(
@@ -47,6 +49,8 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
     """
     if not data:
         raise Unreadable("the file is empty")
+    if data.startswith(PNG_MAGIC):
+        data = without(data, bad_extras(data))  # as while sharding: Pillow refuses a picture over a damaged text
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

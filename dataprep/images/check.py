@@ -9,11 +9,12 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from dataprep.images.chain import Chain, webp_chain
-from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
+from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain, jpeg_end, jpeg_without
 from dataprep.images.pixels import (
     ANGLES,
     flatten,
@@ -23,9 +24,10 @@ from dataprep.images.pixels import (
     remake,
     to_eight_bit,
 )
-from dataprep.images.png import PNG_MAGIC, png_chain, png_stream_problem, png_without_bad_extras
+from dataprep.images.png import EXTRA_DATA, png_chain, png_stream_problem, png_without, png_without_bad_extras
 from dataprep.images.policy import Picture, Policy, Refusal
 from dataprep.images.reasons import of_error, of_unknown
+from schemas.png_chunks import PNG_MAGIC
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
@@ -59,17 +61,34 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
     chain = _check_chain(data, policy)
     if policy.check == "header" and not want_pixels and chain.size and _suffices(chain.size, policy):
         _check_size(*chain.size, policy)
-        return Picture(data, *chain.size, (), None)
+        return _passed(data, chain, policy, chain.size, None)
     image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
-    stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
-    if stream_problem:
-        raise Refusal("corrupt", stream_problem)
+    warned = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
     with _blaming_file(chain):
         profile = profile_to_convert(image, policy)
-        if _passes(image, chain, policy) and profile is None:
+        if not warned and _passes(image, chain, policy) and profile is None:
             begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
-            return _pass_through(data, image, policy, want_pixels, begun)
-        return remake(image, chain, policy, profile)
+            size = image.size  # before reading: at a smaller scale it is another
+            pixels = _read_through(data, image, policy, want_pixels, begun)
+            return _passed(data, chain, policy, size, pixels)
+        return replace(remake(image, chain, policy, profile), warnings=warned)
+
+
+def _png_warnings(data: bytes) -> tuple[str, ...]:
+    """What is odd about the compressed pixels of a PNG; raises Refusal for what is wrong with them."""
+    problem = png_stream_problem(data)
+    if problem and problem != EXTRA_DATA:
+        raise Refusal(*problem)
+    return EXTRA_DATA[:1] if problem else ()
+
+
+def _passed(data: bytes, chain: Chain, policy: Policy, size: tuple[int, int], pixels: Image.Image | None) -> Picture:
+    """The picture of a file whose pixels stay as they are, without what is no part of it."""
+    if data.startswith(PNG_MAGIC):
+        stored, left_out = png_without(data, chain, policy.strip_metadata)
+    else:
+        stored, left_out = jpeg_without(data, chain.end or jpeg_end(data), policy.strip_metadata)
+    return Picture(stored, *size, left_out, pixels)
 
 
 @contextmanager
@@ -123,7 +142,7 @@ def _check_chain(data: bytes, policy: Policy) -> Chain:
     walk = next((walk for magic, walk in walks if data.startswith(magic)), None)
     chain = walk(data, policy.check == "header") if walk else Chain()
     if chain.problem:
-        raise Refusal("corrupt" if chain.checksum else "truncated", chain.problem)
+        raise Refusal(chain.reason, chain.problem)
     return chain
 
 
@@ -145,13 +164,14 @@ def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
 _BEGUN_BYTES = 4096
 
 
-def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, begun: int) -> Picture:
-    width, height = image.size
+def _read_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, begun: int) -> Image.Image | None:
+    """Read an opened file as far as the policy asks, and return it if that decodes it; Pillow's errors come through."""
     if policy.check == "header" and not want_pixels:
-        return Picture(data, width, height, (), None)
+        return None
     if want_pixels or image.format == "PNG":
         image.load()
-        return Picture(data, width, height, (), image)
+        return image
+    width, height = image.size
     if begun < len(data):
         image = Image.open(io.BytesIO(data[:begun]))
     # At 1/8 scale libjpeg still reads the whole entropy-coded stream, at a fraction of the cost.
@@ -161,7 +181,7 @@ def _pass_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: 
     except OSError as error:
         if begun >= len(data) or "truncated" not in str(error):
             raise
-    return Picture(data, width, height, (), None)
+    return None
 
 
 def image_size(data: bytes) -> tuple[int, int]:
@@ -178,6 +198,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
 
     Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
     """
+    data = png_without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image = _open(data, Policy(max_pixels=max_pixels))
     with _blaming_file():
         ImageFile.LOAD_TRUNCATED_IMAGES = True

@@ -15,6 +15,8 @@ class Policy:
     as other shard writers do). `resize` is the short side
     in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
     sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
+    `strip_metadata` leaves EXIF, XMP, comments and the like out of files that pass through; those that are encoded
+    have none.
 
     Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, and
     transparent pixels are laid over `background`.
@@ -31,6 +33,11 @@ class Policy:
     max_pixels: int = 178_956_970
     max_bytes: int = 256 << 20
     background: tuple[int, int, int] = (255, 255, 255)
+    strip_metadata: bool = False
+
+
+# Names in Picture.changed of what leaves the pixels, and the bytes that hold them, as they were.
+LEFT_OUT = frozenset(["trailer_dropped", "metadata_stripped", "chunk_dropped"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +56,16 @@ class Picture:
     encode_s: float = 0.0
     warnings: tuple[str, ...] = ()
 
+    @property
+    def passed(self) -> bool:
+        """Return True for pixels that are stored as they came, whatever was left out of the file around them."""
+        return LEFT_OUT.issuperset(self.changed)
+
     def deciding_bytes(self) -> bytes:
         """What is equal for equal pixels: the decoded ones, but for a JPEG that passed through what decides them. So a
         JPEG is known again with other metadata, but not in another format.
         """
-        if not self.changed and self.data.startswith(b"\xff\xd8"):
+        if self.passed and self.data.startswith(b"\xff\xd8"):
             return jpeg_pixels(self.data)
         if self.image is None:
             return self.data

@@ -1,8 +1,8 @@
 """Why a file is refused that Pillow cannot open or cannot read: a reason code, and a detail for a person."""
 
 from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
-from dataprep.images.png import PNG_MAGIC
 from dataprep.images.signatures import UNKNOWN, describe_other, is_readable
+from schemas.png_chunks import PNG_MAGIC
 
 
 def of_unknown(data: bytes) -> tuple[str, str]:

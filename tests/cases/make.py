@@ -1,14 +1,16 @@
 """Draws the image cases: python tests/cases/make.py. The files are committed; run it to add one.
 
 images/rejected/<reason>/<what>   must be refused with that reason
-images/accepted/<what>            must be accepted; <what>.expected.png holds the pixels that must come out, made here
-                                  with NumPy from the picture that was drawn, not with the code under test
+images/accepted/<how>/<what>      must be accepted, <how>: untouched, trimmed (stored without something around its
+                                  pixels) or changed; <what>.expected.png holds the pixels that must come out, made
+                                  here with NumPy from the picture that was drawn, not with the code under test
 """
 
 import io
 import struct
 import zipfile
 import zlib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +47,8 @@ def decoded(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def marker(data: bytes, code: int) -> int:
-    """Where the segment with this marker starts."""
-    at = 2
+def marker(data: bytes, code: int, at: int = 2) -> int:
+    """Where the segment with this marker starts; `at` is where some segment does."""
     while data[at + 1] != code:
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return at
@@ -66,9 +67,64 @@ def png(header: bytes, body: bytes, *extra: bytes, wrong: int = 0) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
+def png_of(*chunks: tuple[bytes, bytes]) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in chunks)
+
+
 def plain_png(wrong: int = 0, *extra: bytes) -> bytes:
     rows = b"".join(b"\0" + row.tobytes() for row in RGB)
     return png(struct.pack(">IIBBBBB", *SIZE, 8, 2, 0, 0, 0), rows, *extra, wrong=wrong)
+
+
+def ended(data: bytes) -> bytes:
+    """A JPEG whose last bytes are lost, closed as if it were whole."""
+    return data + b"\xff\xd9"
+
+
+def scan_starts(data: bytes) -> list[int]:
+    """Where each scan of a progressive JPEG begins, with the tables before it, and where the last ends."""
+    starts, at = [], marker(data, 0xC4)
+    while data[at + 1] != 0xD9:
+        starts.append(at)
+        at = marker(data, 0xDA, at)
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        while data[at] != 0xFF or data[at + 1] == 0 or 0xD0 <= data[at + 1] <= 0xD7:
+            at += 1
+    return [*starts, at]
+
+
+def without_scan(data: bytes, number: int) -> bytes:
+    """A progressive JPEG without one of its scans; -1 is the last."""
+    starts = scan_starts(data)
+    parts = [data[start:end] for start, end in pairwise(starts)]
+    del parts[number]
+    return data[: starts[0]] + b"".join(parts) + data[starts[-1] :]
+
+
+def scan_per_colour(scans: int) -> bytes:
+    """A baseline JPEG of three colours with a scan for each, of which there are `scans`."""
+    grey = encode(GREY, "JPEG", quality=95)
+    sof, sos = marker(grey, 0xC0), marker(grey, 0xDA)
+    frame = b"\xff\xc0\0\x11" + grey[sof + 4 : sof + 9] + b"\3" + b"\1\x11\0\2\x11\0\3\x11\0"
+    parts = [grey[sos : sos + 5] + bytes([number]) + grey[sos + 6 : -2] for number in range(1, scans + 1)]
+    return ended(
+        grey[:sof] + frame + grey[sof + 2 + int.from_bytes(grey[sof + 2 : sof + 4], "big") : sos] + b"".join(parts)
+    )
+
+
+def sized(data: bytes, width: int, height: int) -> bytes:
+    """A JPEG whose frame header says another size."""
+    sof = marker(data, 0xC0 if b"\xff\xc0" in data else 0xC2)
+    return data[: sof + 5] + struct.pack(">HH", height, width) + data[sof + 9 :]
+
+
+def interlaced_png(pixels: np.ndarray = RGB, rows_lost: int = 0) -> bytes:
+    """Adam7: seven pictures of every so many columns and rows."""
+    passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+    parts = [pixels[top::down, left::across] for left, top, across, down in passes]
+    rows = [b"\0" + row.tobytes() for part in parts if part.size for row in part]
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 2, 0, 0, 1)
+    return png(header, b"".join(rows[: len(rows) - rows_lost]))
 
 
 def deep_png() -> bytes:
@@ -106,6 +162,8 @@ def rejected() -> dict[str, bytes]:
     progressive = jpeg(progressive=True)
     sof, sos, dqt = marker(whole, 0xC0), marker(whole, 0xDA), marker(whole, 0xDB)
     sof_end = sof + 2 + int.from_bytes(whole[sof + 2 : sof + 4], "big")
+    starts = scan_starts(progressive)
+    last_scan = progressive[starts[-2] : starts[-1]]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr(zipfile.ZipInfo("a"), "a")
@@ -146,14 +204,28 @@ def rejected() -> dict[str, bytes]:
         "truncated/cut.bmp": bmp[: len(bmp) // 2],
         "corrupt/no_tables.jpg": whole[:dqt] + whole[sof:],
         "corrupt/bad_checksum.png": plain_png(wrong=1),
-        "corrupt/bad_pixels.png": b"\x89PNG\r\n\x1a\n"
-        + b"".join(chunk(k, d) for k, d in ((b"IHDR", header), (b"IDAT", b"\x78\x9c" + bytes(40)), (b"IEND", b""))),
+        "corrupt/bad_checksum_of_transparency.png": plain_png(0, chunk(b"tRNS", bytes(6), wrong=1)),
+        "corrupt/unknown_critical_chunk.png": plain_png(0, chunk(b"ABCD", b"x")),
+        "corrupt/no_header_first.png": png_of((b"tEXt", b"a\0b"), (b"IHDR", header), (b"IEND", b"")),
+        "truncated/too_few_pixels_interlaced.png": interlaced_png(rows_lost=1),
+        "corrupt/larger_than_its_scan.jpg": sized(whole, 12_000, 12_000),
+        "corrupt/larger_than_its_scans.jpg": sized(progressive, 12_000, 12_000),
+        "truncated/progressive_without_its_last_scan.jpg": without_scan(progressive, -1),
+        "corrupt/progressive_without_its_first_scan.jpg": without_scan(progressive, 0),
+        "corrupt/progressive_with_a_scan_twice.jpg": ended(progressive[:-2] + last_scan),
+        "truncated/no_scan_of_a_colour.jpg": scan_per_colour(2),
+        "corrupt/two_frame_headers.jpg": whole[:sof] + whole[sof:sof_end] + whole[sof:],
+        "corrupt/two_starts.jpg": whole[:sof] + b"\xff\xd8" + whole[sof:],
+        "unsupported_format/height_in_dnl.jpg": ended(sized(whole, SIZE[0], 0)[:-2] + b"\xff\xdc\0\4\0\x0e"),
+        "unsupported_format/iphone.png": png_of((b"CgBI", bytes(4)), (b"IHDR", header), (b"IEND", b"")),
+        "unsupported_format/hierarchical.jpg": patched(whole, sof + 1, 0xC5),
+        "corrupt/bad_pixels.png": png_of((b"IHDR", header), (b"IDAT", b"\x78\x9c" + bytes(40)), (b"IEND", b"")),
         "truncated/too_few_pixels.png": png(header, b"\0" * 10),
         "corrupt/junk_before.jpg": b"GARBAGE\r\n" + whole,
         "unsupported_depth/float.tif": encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"),
         "unsupported_depth/int32.tif": encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"),
         "too_large/bomb.png": bomb(16_384),
-        "too_large/header_says_64000.jpg": whole[: sof + 5] + struct.pack(">HH", 64_000, 64_000) + whole[sof + 9 :],
+        "corrupt/header_says_64000.jpg": whole[: sof + 5] + struct.pack(">HH", 64_000, 64_000) + whole[sof + 9 :],
         "animated/two_frames.gif": encode(animation[0], "GIF", save_all=True, append_images=animation[1:]),
         "animated/two_pages.tif": encode(animation[0], "TIFF", save_all=True, append_images=animation[1:]),
         "too_small/one_pixel.png": encode(RGB[:1, :1], "PNG"),
@@ -188,6 +260,9 @@ def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
     frames = [Image.fromarray(RGB), Image.fromarray(RGB[::-1])]
     cmyk = np.dstack([255 - RGB, np.zeros_like(GREY)])
     deep = grey16()
+    large = zlib.compress(bytes(3 << 20), 9)
+    header = struct.pack(">IIBBBBB", *SIZE, 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in RGB)
     keyed = plain_png(0, chunk(b"tRNS", struct.pack(">HHH", *RGB[3, 3])))
     found: dict[str, tuple[bytes, np.ndarray]] = {
         "untouched/baseline.jpg": (whole, same),
@@ -195,8 +270,8 @@ def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
         "untouched/optimised.jpg": (jpeg(optimize=True), same),
         "untouched/restart_markers.jpg": (jpeg(restart_marker_blocks=1), same),
         "untouched/grey.jpg": (encode(GREY, "JPEG", quality=95), decoded(encode(GREY, "JPEG", quality=95))),
-        "untouched/junk_after.jpg": (whole + b"JUNK" * 20, same),
-        "untouched/two_pictures.mpo": (mpo(), same),
+        "trimmed/junk_after.jpg": (whole + b"JUNK" * 20, same),
+        "trimmed/two_pictures.mpo": (mpo(), same),
         "untouched/wrong_extension.png": (whole, same),
         "untouched/no_extension": (whole, same),
         "untouched/unreadable_exif.jpg": (jpeg(exif=b"Exif\0\0MM\0*\0\0\xff\xff" + bytes(9)), same),
@@ -204,7 +279,28 @@ def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
         "untouched/unreadable_icc.jpg": (jpeg(icc_profile=b"not a profile"), same),
         "untouched/plain.png": (plain_png(), RGB),
         "untouched/grey.png": (encode(GREY, "PNG"), np.dstack([GREY] * 3)),
-        "changed/bad_checksum_of_a_comment.png": (plain_png(0, chunk(b"tEXt", b"a\0b", wrong=1)), RGB),
+        "untouched/interlaced.png": (interlaced_png(), RGB),
+        "untouched/a_scan_for_each_colour.jpg": (scan_per_colour(3), decoded(scan_per_colour(3))),
+        "trimmed/film_after.jpg": (whole + b"\0\0\0\x18ftypmp42\0\0\0\0isommp42" + bytes(2000), same),
+        "trimmed/zeros_after_progressive.jpg": (jpeg(progressive=True) + bytes(3), same),
+        "trimmed/junk_after.png": (plain_png() + b"JUNK" * 20, RGB),
+        "trimmed/text_of_three_megabytes.png": (plain_png(0, chunk(b"zTXt", b"a\0\0" + large)), RGB),
+        "trimmed/text_behind_the_pixels.png": (
+            plain_png()[:-12] + chunk(b"iTXt", b"a\0\1\0\0\0" + large) + plain_png()[-12:],
+            RGB,
+        ),
+        "trimmed/profile_of_three_megabytes.png": (plain_png(0, chunk(b"iCCP", b"a\0\0" + large)), RGB),
+        "trimmed/unreadable_profile.png": (plain_png(0, chunk(b"iCCP", b"a\0\0not deflated")), RGB),
+        "trimmed/unknown_text_compression.png": (plain_png(0, chunk(b"zTXt", b"a\0\7" + large)), RGB),
+        "trimmed/short_resolution.png": (plain_png(0, chunk(b"pHYs", b"a")), RGB),
+        "trimmed/short_frame_control.png": (plain_png(0, chunk(b"fcTL", b"a")), RGB),
+        "trimmed/frame_of_no_animation.png": (plain_png(0, chunk(b"fdAT", bytes(40))), RGB),
+        "changed/more_rows_than_its_size.png": (png(header, rows + bytes(1000)), RGB),
+        "changed/junk_behind_the_pixels.png": (
+            png_of((b"IHDR", header), (b"IDAT", zlib.compress(rows) + b"JUNK"), (b"IEND", b"")),
+            RGB,
+        ),
+        "trimmed/bad_checksum_of_a_comment.png": (plain_png(0, chunk(b"tEXt", b"a\0b", wrong=1)), RGB),
         "changed/cmyk_adobe_inverted.jpg": (
             encode(Image.fromarray(cmyk, "CMYK"), "JPEG", quality=100, subsampling=0),
             RGB,

@@ -1,0 +1,119 @@
+"""The chunks of a PNG, and those that its pixels do not need and a decoder may trip over.
+
+Pillow refuses a whole picture over one damaged or very large chunk of text, libpng leaves the chunk out with a warning.
+Both programs drop such chunks before Pillow opens the file, so that one never accepts what the other refuses.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_ANCILLARY = 0x20  # of the first letter of a kind: pixels do not need it
+_TRANSPARENCY = b"tRNS"  # ancillary by its letter, but it decides what a person sees
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is packed as a text is
+_FRAMES = (b"fcTL", b"fdAT")  # of an animation: without its header Pillow stumbles over them
+# Limits of the decoders: of one inflated text or profile and of all texts in Pillow (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
+# 64 MiB), of one chunk and the number of texts in libpng (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
+INFLATED_BYTES = 1 << 20
+TEXT_BYTES = 32 << 20
+CHUNK_BYTES = 8_000_000
+TEXT_CHUNKS = 500
+_KEYWORD = range(1, 80)
+# Lengths that the PNG specification gives, of kinds that a decoder complains about where they are others.
+_LENGTHS = {
+    b"gAMA": (4, 4),
+    b"cHRM": (32, 32),
+    b"sRGB": (1, 1),
+    b"pHYs": (9, 9),
+    b"tIME": (7, 7),
+    b"bKGD": (1, 6),
+    b"sBIT": (1, 4),
+    b"eXIf": (4, CHUNK_BYTES),
+    b"acTL": (8, 8),
+    b"fcTL": (26, 26),
+    b"fdAT": (4, 1 << 31),
+}
+
+
+def chunks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """(where it starts, kind, size) of each chunk up to IEND; size -1 for one that the data ends in."""
+    at = len(PNG_MAGIC)
+    while at + 12 <= len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        if at + 12 + size > len(data):
+            yield at, kind, -1
+            return
+        yield at, kind, size
+        if kind == b"IEND":
+            return
+        at += 12 + size
+
+
+def checksum_holds(data: bytes, at: int, size: int) -> bool:
+    """Whether the chunk at `at` has the checksum that stands behind it."""
+    return zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[at + 8 + size : at + 12 + size], "big")
+
+
+def is_needed(kind: bytes) -> bool:
+    """Whether pixels depend on chunks of this kind."""
+    return not kind[0] & _ANCILLARY or kind == _TRANSPARENCY
+
+
+def bad_extras(data: bytes) -> list[tuple[int, int]]:
+    """(start, end) of each chunk that pixels do not need and that is damaged or larger than decoders allow."""
+    bad, text_bytes, texts = [], 0, 0
+    animated = any(kind == b"acTL" and size == 8 for _, kind, size in chunks(data))
+    for at, kind, size in chunks(data):
+        if is_needed(kind) or size < 0:
+            continue
+        sound = checksum_holds(data, at, size) and _fits(kind, size) and (animated or kind not in _FRAMES)
+        if sound and kind in _TEXTS:
+            texts += 1
+            # Once there is too much of it no more is inflated: a small file may hold a thousand bombs.
+            known = texts <= TEXT_CHUNKS and text_bytes <= TEXT_BYTES
+            inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if known else None
+            text_bytes += INFLATED_BYTES if inflated is None else inflated
+            sound = inflated is not None and text_bytes <= TEXT_BYTES
+        if not sound:
+            bad.append((at, at + 12 + size))
+    return bad
+
+
+def without(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
+    """The data without some (start, end), which are in order."""
+    starts = [0, *(end for _, end in ranges)]
+    ends = [*(start for start, _ in ranges), len(data)]
+    return b"".join(data[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _fits(kind: bytes, size: int) -> bool:
+    least, most = _LENGTHS.get(kind, (0, CHUNK_BYTES))
+    return least <= size <= most
+
+
+def _text_size(kind: bytes, body: bytes) -> int | None:
+    """How many bytes a text or profile has when inflated; None where it is malformed or has too many."""
+    keyword, end, rest = body.partition(b"\0")
+    if not end or len(keyword) not in _KEYWORD:
+        return None
+    if kind == b"tEXt":
+        return len(rest)
+    if kind != b"iTXt":
+        return _inflated(rest[1:]) if rest[:1] == b"\0" else None
+    packed, method, (_, _, rest) = rest[:1], rest[1:2], rest[2:].partition(b"\0")
+    _, end, text = rest.partition(b"\0")
+    if not end:
+        return None
+    if packed == b"\1":
+        return _inflated(text) if method == b"\0" else None
+    return len(text)
+
+
+def _inflated(packed: bytes) -> int | None:
+    inflater = zlib.decompressobj()
+    try:
+        size = len(inflater.decompress(packed, INFLATED_BYTES))
+    except zlib.error:
+        return None
+    return size if inflater.eof else None
