@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dataprep import duplicates
@@ -100,6 +101,8 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
         check_schema(options)
         done = None if beside else completed(out, str(job.source), options)
         if done:
+            if existing.retry_rejects:  # nothing was refused: is SOURCE what the user takes it for?
+                _check_unchanged(out, job)
             return summarise(out, done, Built(), job.started, already_complete=True)
         check_target(out, job.source, options.quarantine, file_names(old) if old else frozenset())
         check_engine(options.engine)
@@ -108,6 +111,17 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
             check_settled(out)
             dataset, built = _replace(work, beside, old, job) if beside and old else _build(work, work, job)
     return summarise(out, dataset, built, job.started)
+
+
+def _check_unchanged(out: Path, job: _Job) -> None:
+    """Raise DataprepError when SOURCE is not what the set in `out` was planned from."""
+    work = Workdir(out)
+    if not work.plan.is_file():
+        raise no_job(out)
+    presence = Presence(job.source, job.options.deadline)
+    with closing(Plan.open(work.plan)) as plan:
+        rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
+        check_inputs(plan, work.found("mended"), rescan, out, presence)
 
 
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:

@@ -234,12 +234,29 @@ def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is there whole or not at all, also after a power cut."""
-    part = path.with_name(f"{path.name}.part")
+    part = _part(path)
     with part.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     _move(part, path)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a file that a user has named: whole or not at all, through links, and into a device or pipe as it is."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    target = path.resolve()
+    try:
+        write_whole(target, data)
+    except OSError:
+        _part(target).unlink(missing_ok=True)  # no job sweeps this folder
+        raise
 
 
 def sync(path: Path) -> None:

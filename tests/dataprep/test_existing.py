@@ -1,5 +1,6 @@
 """What a command takes away: a sealed set or a job that can go on stays until what replaces it is complete."""
 
+import errno
 import json
 import os
 import re
@@ -32,14 +33,10 @@ LENIENT = ("--max-rejects", "9", "--max-class-loss", "100%")
 REACHED = [step for step in STEPS if step not in ("exclude.saved",)]
 
 
-def command(source: Path, out: Path, *options: str, kill_at: str | None = None) -> "subprocess.CompletedProcess[str]":
-    env = {**os.environ, **({"DATAPREP_KILL_AT": kill_at} if kill_at else {})}
-    words = [sys.executable, "-m", "dataprep", "shard", str(source), str(out), *FIXED, *options]
-    return subprocess.run(words, env=env, capture_output=True, text=True)
-
-
 def killed(step: str, source: Path, out: Path, *options: str) -> None:
-    assert command(source, out, *options, kill_at=step).returncode == -signal.SIGKILL
+    words = [sys.executable, "-m", "dataprep", "shard", str(source), str(out), *FIXED, *options]
+    done = subprocess.run(words, env={**os.environ, "DATAPREP_KILL_AT": step}, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
 
 
 def run(*words: object) -> Result:
@@ -62,8 +59,8 @@ def replaced_after_a_kill(step: str, old: str, new: Path, source: Path, out: Pat
     assert reader_sees(out) in {old, identity, None}
     assert run("verify", out).exit_code == 0
     assert load_dataset(out).digest in {old, identity}
-    done = command(source, out, *options)
-    assert done.returncode == 0, done.stderr
+    done = run("shard", source, out, *FIXED, *options)
+    assert done.exit_code == 0, done.stderr
     assert digests(out) == digests(new)
     left = {path.name for path in (out / ".work").iterdir()}
     assert left <= {"lock", "plan.sqlite", "receipts", "run.jsonl", "mended.json", "excluded.json"}
@@ -233,8 +230,8 @@ def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Call
     (new / "notes.txt").unlink(missing_ok=True)
     options = ("--num-shards", "2", "--seed", "5", "--restart")
     killed(step, raw, begun, *options)
-    again = command(raw, begun, *options)
-    assert again.returncode == 0, again.stderr
+    again = run("shard", raw, begun, *FIXED, *options)
+    assert again.exit_code == 0, again.stderr
     assert digests(begun) == digests(new)
     assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 
@@ -294,7 +291,60 @@ def test_a_killed_retry_takes_up_files_that_were_changed_since(flawed: tuple[Pat
     assert verify(out).problems == []
 
 
+def test_a_retry_where_nothing_was_refused_says_what_is_new_in_source(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    (raw / "cat" / "new.jpg").write_bytes(picture(50))
+    done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--retry-rejects")
+    assert (done.exit_code, "'cat/new.jpg' is new; give --overwrite" in done.stderr) == (1, True), done.stderr
+    assert digests(sealed) == before
+
+
 def test_a_retry_where_nothing_was_refused_changes_nothing(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     summary = pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), Silent(), Existing(retry_rejects=True))
     assert (summary.already_complete, digests(sealed)) == (True, before)
+
+
+# Files that a user has named.
+
+
+def test_an_output_that_cannot_be_written_whole_leaves_the_earlier_one(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "there").mkdir()
+    earlier = tmp_path / "there" / "earlier.jpg"
+    earlier.write_bytes(b"earlier")
+    monkeypatch.setattr(os, "fsync", fail)
+    done = run("inspect", sealed, "--row", 0, "--save", earlier)
+    assert (done.exit_code, earlier.read_bytes(), list(earlier.parent.iterdir())) == (1, b"earlier", [earlier])
+
+
+def test_an_output_goes_through_a_link_and_into_a_pipe(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"earlier")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert run("inspect", sealed, "--row", 0, "--save", tmp_path / "link").exit_code == 0
+    assert (tmp_path / "link").is_symlink()
+    image = (tmp_path / "file").read_bytes()
+    assert image != b"earlier"
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        assert run("inspect", sealed, "--row", 0, "--save", tmp_path / "pipe").exit_code == 0
+        assert reader.communicate()[0] == image
+
+
+def test_a_file_of_the_user_that_ends_in_part_stays(raw: Path, sealed: Path) -> None:
+    (sealed / "download.part").write_text("mine")
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord0.part").write_text("left over")
+    shard(raw, sealed, num_shards=3)
+    assert {path.name for path in sealed.glob("*.part")} == {"download.part"}
+
+
+def test_names_that_a_killed_repair_has_set_aside_are_found_again(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    (sealed / "train.mindrecord0").rename(sealed / "train.mindrecord0.aside")
+    assert run("repair", sealed).exit_code == 0
+    assert digests(sealed) == before
