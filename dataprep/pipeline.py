@@ -129,7 +129,8 @@ def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
     options = job.options
     presence = Presence(job.source, options.deadline)
     with closing(open_plan(work, held, job, presence)) as plan:
-        check_space(held.out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))
+        built_before = sum(receipt.shard.bytes for receipt in work.receipts().values())
+        check_space(held.out, plan.bytes - built_before, beside=work is not held)
         workers = worker_count(plan, options)
         work.log("start", pid=os.getpid(), options=options.deciding(), workers=workers, software=software())
         built = _build_all(plan, work, job, presence)

@@ -127,10 +127,11 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     return dataset
 
 
-def check_space(out: Path, needed: int) -> None:
-    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left."""
+def check_space(out: Path, needed: int, beside: bool = False) -> None:
+    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left; `beside` an old set that stays."""
     free = shutil.disk_usage(out).free
     if free < needed:
         raise TryLater(
-            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed; make room"
+            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed"
+            f"{' beside the old set' if beside else ''}; make room"
         )
