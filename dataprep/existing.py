@@ -11,7 +11,7 @@ from dataprep.absence import Presence
 from dataprep.errors import DataprepError, TryLater
 from dataprep.keys import key_to_path
 from dataprep.plan import Plan
-from dataprep.swap import NEXT, RESTART, RETRY, begin
+from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
@@ -49,11 +49,14 @@ class Existing:
 
 @contextmanager
 def still_sealed(out: Path) -> Iterator[None]:
-    """Have every failure say that the old set is as it was."""
+    """Have every failure say what OUT is: the old set as it was, or, once files are being moved, soon the new one."""
     try:
         yield
     except DataprepError as error:
-        raise type(error)(f"{error} (OUT {out} is still the old set, sealed)") from None
+        now = (
+            "is changing over to the new set, which is complete" if is_pending(out) else "is still the old set, sealed"
+        )
+        raise type(error)(f"{error} (OUT {out} {now})") from None
 
 
 def replaced_set(out: Path) -> Dataset:

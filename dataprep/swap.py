@@ -91,6 +91,7 @@ def finish(out: Path) -> None:
 
 def _move(path: Path, target: Path) -> None:
     if path.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
         rename_into(path, target)
         reach("swap.moved")
 

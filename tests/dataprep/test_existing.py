@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dataprep import pipeline
+from dataprep import pipeline, swap
 from dataprep.cli import main
 from dataprep.errors import DataprepError, TryLater
 from dataprep.existing import Existing
 from dataprep.faults import STEPS, SWAP_STEPS
 from dataprep.lock import Lock
+from dataprep.opening import open_set
 from dataprep.options import Budget
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
@@ -191,6 +192,35 @@ def test_files_of_a_new_set_get_the_group_of_the_folder(raw: Path, sealed: Path)
 def test_a_job_that_changes_a_set_holds_it(raw: Path, sealed: Path) -> None:
     with Lock(sealed / ".work" / "lock"):
         assert run("shard", raw, sealed, *FIXED, *NEW).exit_code == 75
+
+
+def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishes(
+    raw: Path, sealed: Path, calm: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = calm(raw)
+    (new / "notes.txt").unlink(missing_ok=True)
+
+    def fail(path: Path, target: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(swap, "rename_into", fail)
+    failed = run("shard", raw, sealed, *FIXED, *NEW)
+    assert (failed.exit_code, "is changing over to the new set" in failed.stderr) == (75, True), failed.stderr
+    for command in (["inspect", sealed], ["report", sealed], ["verify", sealed], ["shard", raw, sealed, *FIXED]):
+        assert run(*command).exit_code == 75
+    with pytest.raises(ContractError, match="is changing over"):
+        open_set(sealed, None)
+    monkeypatch.undo()
+    assert run("inspect", sealed).exit_code == 0
+    assert digests(sealed) == digests(new)
+
+
+def test_a_journal_that_names_files_elsewhere_is_refused(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    for journal in ({"from": "next", "removes": ["../mine"], "moves": []}, {"from": "..", "removes": [], "moves": []}):
+        (sealed / ".work" / "swap.json").write_text(json.dumps(journal))
+        assert run("verify", sealed).exit_code == 1
+    assert (tmp_path / "mine").exists()
 
 
 # An unfinished job.
