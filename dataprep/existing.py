@@ -111,7 +111,6 @@ def _planned_from(out: Path) -> str | None:
 def restart(work: Workdir, write: Callable[[Path], None]) -> None:
     """Have `write` make a new plan; when it is complete it takes the place of the old one and of all that was built."""
     folder = work.folder / RESTART
-    shutil.rmtree(folder, ignore_errors=True)
     try:
         with Workdir(folder) as fresh:
             fresh.save_plan(write)

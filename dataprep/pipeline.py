@@ -36,7 +36,7 @@ from dataprep.progress import Progress
 from dataprep.seal import seal
 from dataprep.software import software
 from dataprep.sources import SOURCES, detect_layout
-from dataprep.swap import RETRY, begin, check_settled, finish, is_pending, settle
+from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
@@ -127,6 +127,7 @@ def _check_unchanged(out: Path, job: _Job) -> None:
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
     """Plan, build what is missing and seal, all in `work`: OUT itself, or a folder in `held`, which is OUT."""
     options = job.options
+    shutil.rmtree(work.folder / RESTART, ignore_errors=True)  # of a --restart that was killed before its plan was whole
     presence = Presence(job.source, options.deadline)
     with closing(open_plan(work, held, job, presence)) as plan:
         built_before = sum(receipt.shard.bytes for receipt in work.receipts().values())

@@ -266,6 +266,13 @@ def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Call
     assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 
 
+def test_a_plain_command_after_a_restart_without_a_plan_goes_on_with_the_old_job(raw: Path, begun: Path) -> None:
+    killed("plan.written", raw, begun, "--num-shards", "2", "--restart")
+    went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
+    assert went_on["built"] == went_on["shards"] - 1
+    assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
+
+
 # --retry-rejects.
 
 
