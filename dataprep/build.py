@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep import machine
+from dataprep.absence import TRANSIENT, Presence
 from dataprep.engines import ENGINES, Crew, TaskKilled
 from dataprep.errors import DataprepError
 from dataprep.faults import reach
@@ -51,6 +52,9 @@ class Built:
         self.seconds.update(receipt.seconds)
         self.seconds["prove"] += proof.seconds  # type: ignore[assignment]  # a Counter of floats
 
+    def __add__(self, other: "Built") -> "Built":
+        return Built(self.shards + other.shards, self.seconds + other.seconds)
+
 
 def worker_count(plan: Plan, options: ShardOptions) -> int:
     """Worker processes: as asked, else as many as the cores and the memory that this process may use can feed."""
@@ -60,8 +64,12 @@ def worker_count(plan: Plan, options: ShardOptions) -> int:
     return machine.workers(machine.usable_cores(), memory, plan.largest_bytes, options.prove != "off")
 
 
-def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Progress) -> Built:
-    """Build every shard that has no receipt. Raises DataprepError where that cannot be done."""
+def build_missing(
+    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, presence: Presence | None = None
+) -> Built:
+    """Build every shard that has no receipt. Raises DataprepError where that cannot be done, and TryLater, with
+    nothing noted, when files vanish and `presence` says that SOURCE is away.
+    """
     built = Built()
     deaths: Counter[str] = Counter()
     while missing := missing_shards(plan, work):
@@ -69,7 +77,7 @@ def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Pr
         alone = [shard for shard in missing if deaths[shard.name]][:1]
         progress.planned(plan, missing)
         try:
-            _build(plan, work, options, progress, alone or missing, built)
+            _build(plan, work, options, progress, alone or missing, built, presence)
         except PagesTooSmall as error:
             # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
             work.keep("pages", {error.split: error.page_size})
@@ -81,8 +89,9 @@ def build_missing(plan: Plan, work: Workdir, options: ShardOptions, progress: Pr
 
 
 def _build(
-    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], built: Built
-) -> None:
+    plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], built: Built,
+    presence: Presence | None,
+) -> None:  # fmt: skip
     """Build these shards and count them in `built`. One found to hold faulty images is left for the next round."""
     workers = min(worker_count(plan, options), len(shards))
     engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
@@ -90,6 +99,9 @@ def _build(
         results = _results(crew, _tasks(plan, work, options, shards), prove, work, progress)
         for receipt, proof, planned in results:
             reach("prove.done")
+            missed = [reject.key for reject in receipt.rejects if reject.reason in TRANSIENT]
+            if missed and presence:
+                presence.require(missed)
             if proof.faults:
                 work.exclude(planned.name, _keys(receipt, proof.faults))
                 work.drop(receipt)

@@ -65,6 +65,15 @@ class Program(click.Group):
             sys.exit(1)
 
 
+def _settle(folder: Path) -> None:
+    """Finish what a killed `shard` has left half moved, before a command reads the set."""
+    from dataprep.pipeline import disk_errors
+    from dataprep.swap import settle
+
+    with disk_errors(folder):
+        settle(folder)
+
+
 def _echo(result: Any, as_json: bool) -> None:
     from dataprep.show import as_lines, as_object
 
@@ -173,8 +182,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--quarantine", type=FOLDER, help="Copy refused files into this folder.")
 @click.option("--retry-rejects", is_flag=True, help="Look again at what was refused, after files were mended.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and write nothing.")
-@click.option("--overwrite", is_flag=True, help="First remove the set that OUT/dataset.json names.")
-@click.option("--restart", is_flag=True, help="First remove what an unfinished job has left in OUT.")
+@click.option("--overwrite", is_flag=True, help="Replace the sealed set in OUT once the new one is complete.")
+@click.option("--restart", is_flag=True, help="Plan the unfinished job in OUT again; what it has built goes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
               help="TOML file of these options; a flag wins over it.")
@@ -192,9 +201,13 @@ def shard(
     \b
     Example: dataprep shard photos/ dataset/ --val 0.1 --workers 8
     """
-    from dataprep import pipeline, preview, target
+    from dataprep import pipeline, preview
+    from dataprep.existing import Existing
     from dataprep.terminal import TerminalProgress
 
+    if retry_rejects and (overwrite or restart):
+        raise click.UsageError(f"give --retry-rejects or {'--overwrite' if overwrite else '--restart'}, not both")
+    existing = Existing(overwrite, restart, retry_rejects)
     options = _shard_options(values)
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
@@ -203,14 +216,8 @@ def shard(
             progress.warn(foreseen.warnings)
             _echo(foreseen, as_json)
             return
-        if restart and out.is_dir():
-            target.restart(out)
-        if overwrite and out.is_dir():
-            target.remove_sealed(out)
-        if retry_rejects:
-            pipeline.retry_rejects(out)
         ctx.meta["stopped"] = progress.stopped
-        summary = pipeline.shard(source, out, options, progress)
+        summary = pipeline.shard(source, out, options, progress, existing)
     finally:
         progress.close()
     _echo(summary, as_json)
@@ -256,6 +263,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
     if row is not None and key is not None:
         raise click.UsageError("give --row or --key, not both")
+    _settle(path if path.is_dir() else path.parent)
     if row is None and key is None:
         if save:
             raise click.UsageError("--save needs --row or --key")
@@ -281,6 +289,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
     """
     from dataprep.verify import verify as verify_set
 
+    _settle(out)
     verdict = verify_set(out, full=not quick, decode=decode)
     _echo(verdict, as_json)
     if verdict.problems:
@@ -299,6 +308,7 @@ def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
     """
     from dataprep import repair as room
 
+    _settle(out)
     if salvage:
         _echo(room.salvage(out, salvage), as_json)
         return
@@ -324,6 +334,7 @@ def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
     from dataprep.report import report as write_report
     from dataprep.terminal import TerminalSteps
 
+    _settle(out)
     steps = TerminalSteps(quiet)
     try:
         reported = write_report(out, page, steps.tell)

@@ -18,6 +18,8 @@ STEPS = (
     "seal.duplicates",
     "seal.manifest",
 )
+# Steps of a new set or plan into the place of an old one, see swap.py.
+SWAP_STEPS = ("swap.journal", "swap.removed", "swap.moved", "swap.files", "swap.manifest", "swap.cleaned")
 
 
 def reach(step: str) -> None:

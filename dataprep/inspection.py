@@ -7,6 +7,7 @@ from typing import Any
 from dataprep.errors import DataprepError
 from dataprep.mindrecord.index import find_rows
 from dataprep.opening import RecordSet, open_set
+from dataprep.workdir import write_output
 from schemas.record import RecordSchema
 
 
@@ -106,6 +107,6 @@ def save_image(record: Record, path: Path) -> None:
     if len(record.blobs) != 1:
         raise DataprepError(f"the record has {len(record.blobs)} fields of bytes, so which is the image is not known")
     try:
-        path.write_bytes(next(iter(record.blobs.values())))
+        write_output(path, next(iter(record.blobs.values())))
     except OSError as error:
         raise DataprepError(f"cannot write {path}: {error.strerror}") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader
 from schemas.dataset import Dataset, load_dataset
-from schemas.layout import DATASET, index_name
+from schemas.layout import DATASET, SWAP, WORK, index_name
 from schemas.record import RecordSchema
 
 
@@ -35,7 +35,7 @@ def open_set(path: Path, split: str | None) -> RecordSet:
     if path.is_file() and path.name != DATASET:
         return _from_header(path)
     folder = path.parent if path.name == DATASET else path
-    if (folder / DATASET).is_file():
+    if (folder / DATASET).is_file() or (folder / WORK / SWAP).is_file():  # half moved, it is no set yet: a sentence
         return _from_manifest(folder, split)
     return _from_header(_only_set(folder))
 

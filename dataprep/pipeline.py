@@ -2,19 +2,35 @@
 
 import errno
 import os
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dataprep import duplicates
+from dataprep.absence import Presence, look_again, watch
 from dataprep.build import Built, build_missing, worker_count
 from dataprep.duplicates import Duplicate
 from dataprep.engines import check_engine
 from dataprep.errors import DataprepError, TryLater
-from dataprep.item import ClosedFolder, Found, Reject
-from dataprep.keys import portable_path, source_path
+from dataprep.existing import (
+    Existing,
+    check_present,
+    comes_and_goes,
+    file_names,
+    no_job,
+    replaced_set,
+    restart,
+    retried,
+    shard_names,
+    still_sealed,
+    unfinished,
+)
+from dataprep.item import ClosedFolder, Found
+from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan, make_plan
 from dataprep.progress import Progress
@@ -22,15 +38,23 @@ from dataprep.seal import seal
 from dataprep.software import software
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.sources.closed import check_passing, refuse_closed
+from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
+from schemas.layout import WORK
+
+LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
+# What a disk or a network file system says while it is away; waiting cures it.
+_AWAY = ("EIO", "ESTALE", "ENODEV", "ENXIO", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "EREMOTEIO")
+AWAY = frozenset(getattr(errno, name) for name in _AWAY)
+NOTHING = Existing()
 
 
 @dataclass(frozen=True)
 class Summary:
     """What a finished job has made. `built` counts the shards of this run, `seconds` its time; `stages` says what went
-    into it, see build.Built.
+    into it, see build.Built; `unfinished` what an interrupted command has left beside the set.
     """
 
     out: str
@@ -49,50 +73,124 @@ class Summary:
     seconds: float
     stages: dict[str, float]
     already_complete: bool = False
+    unfinished: str | None = None
 
 
-def shard(source: Path, out: Path, options: ShardOptions, progress: Progress) -> Summary:
+@dataclass(frozen=True)
+class _Job:
+    """What one command is to do."""
+
+    source: Path
+    options: ShardOptions
+    existing: Existing
+    progress: Progress
+    started: float
+
+
+def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING) -> Summary:
     """Turn the images below `source` into a sealed dataset in `out`; run again after a kill, it goes on.
 
-    Raises DataprepError for a mistake, DataRefused when too many files were refused, TryLater when another job
-    holds `out` or its disk is full. Whatever is raised, no dataset.json is left that says more than is there.
+    A sealed set that is to be replaced stays as it is until the new one is complete. Raises DataprepError for a
+    mistake, DataRefused when too many files were refused, TryLater when another job holds `out`, its disk is full,
+    or SOURCE is away. Whatever is raised, no dataset.json is left that says more than is there.
     """
-    started = time.monotonic()
-    source = source.absolute()
-    check_schema(options)
-    done = completed(out, portable_path(source), options)
-    if done:
-        return summarise(out, done, Built(), time.monotonic() - started, already_complete=True)
-    check_target(out, source, options.quarantine)
-    check_engine(options.engine)
-    choose_layout(source, options)  # a mistaken SOURCE is refused before OUT is made
-    with disk_errors(out), Workdir(out) as work:
-        with closing(open_plan(work, source, options, progress)) as plan:
-            check_space(out, plan.bytes - sum(receipt.shard.bytes for receipt in work.receipts().values()))
-            workers = worker_count(plan, options)
-            work.log("start", pid=os.getpid(), options=options.deciding(), workers=workers, software=software())
-            built = build_missing(plan, work, options, progress)
+    job = _Job(source.absolute(), options, existing, progress, time.monotonic())
+    with disk_errors(out):
+        settle(out)
+    beside = existing.beside(out)
+    old = replaced_set(out) if beside else None
+    with still_sealed(out) if old else nullcontext(), disk_errors(out):
+        check_schema(options)
+        done = None if beside else completed(out, portable_path(job.source), options)
+        if done:
+            if existing.retry_rejects:  # nothing was refused: is SOURCE what the user takes it for?
+                _check_unchanged(out, job)
+            return summarise(out, done, Built(), job.started, already_complete=True)
+        check_target(out, job.source, options.quarantine, file_names(old) if old else frozenset())
+        check_engine(options.engine)
+        check_source(job.source, out, options)
+        with Workdir(out) as work:
+            check_settled(out)
+            dataset, built = _replace(work, beside, old, job) if beside and old else _build(work, work, job)
+    return summarise(out, dataset, built, job.started)
+
+
+def _check_unchanged(out: Path, job: _Job) -> None:
+    """Raise DataprepError when SOURCE is not what the set in `out` was planned from."""
+    work = Workdir(out)
+    if not work.plan.is_file():
+        raise no_job(out)
+    presence = Presence(job.source, job.options.deadline)
+    with closing(Plan.open(work.plan)) as plan:
+        rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
+        check_inputs(plan, work.found("mended"), rescan, out, presence)
+
+
+def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
+    """Plan, build what is missing and seal, all in `work`: OUT itself, or a folder in `held`, which is OUT."""
+    options = job.options
+    shutil.rmtree(work.folder / RESTART, ignore_errors=True)  # of a --restart that was killed before its plan was whole
+    presence = Presence(job.source, options.deadline)
+    with closing(open_plan(work, held, job, presence)) as plan:
+        built_before = sum(receipt.shard.bytes for receipt in work.receipts().values())
+        check_space(held.out, plan.bytes - built_before, beside=work is not held)
+        workers = worker_count(plan, options)
+        work.log("start", pid=os.getpid(), options=options.deciding(), workers=workers, software=software())
+        built = _build_all(plan, work, job, presence)
+        found = _find_duplicates(plan, work)
+        if options.duplicates == "drop" and _drop_leaks(found, plan, work):
+            built += _build_all(plan, work, job, presence)
             found = _find_duplicates(plan, work)
-            if options.duplicates == "drop" and _drop_leaks(found, plan, work):
-                again = build_missing(plan, work, options, progress)
-                built = Built(built.shards + again.shards, built.seconds + again.seconds)
-                found = _find_duplicates(plan, work)
-            dataset = seal(plan, work, options, found)
-        seconds = time.monotonic() - started
-        work.log("sealed", digest=dataset.digest, rows=dataset.written, seconds=round(seconds, 3))
-    return summarise(out, dataset, built, seconds)
+        dataset = seal(plan, work, options, found)
+    seconds = time.monotonic() - job.started
+    work.log("sealed", digest=dataset.digest, rows=dataset.written, seconds=round(seconds, 3))
+    return dataset, built
 
 
-def scan(source: Path, layout: str, options: ShardOptions, progress: Progress) -> Iterator[Found]:
+def _build_all(plan: Plan, work: Workdir, job: _Job, presence: Presence) -> Built:
+    """Build what is missing, and again the shards of files that were refused for SOURCE's sake and are back."""
+    options = job.options
+    built = Built()
+    back: str | None = ""
+    for _ in range(LOOKS):
+        built += build_missing(plan, work, options, job.progress, presence)
+        back = look_again(plan, work, options.max_bytes, presence, options.deadline)
+        if back is None:
+            return built
+    raise comes_and_goes(plan.source, back or "")
+
+
+def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Dataset, Built]:
+    """Build a new set in a folder of OUT/.work, and give it the place of the `old` one when it is sealed."""
+    folder = held.folder / beside
+    try:
+        with Workdir(folder, held.out if beside == RETRY else None) as work:
+            if is_pending(folder):
+                finish(folder)
+            dataset, built = _build(work, held, job)
+    finally:
+        if not (folder / WORK / "plan.sqlite").is_file():  # nothing of it was begun
+            shutil.rmtree(folder, ignore_errors=True)
+    begin(held.out, beside, shard_names(old), shard_names(dataset) if beside == RETRY else ())
+    return dataset, built
+
+
+def scan(
+    source: Path, layout: str, options: ShardOptions, progress: Progress, presence: Presence | None = None
+) -> Iterator[Found]:
     """Everything below `source`, told to `progress` now and then.
 
-    Raises DataRefused at the end when folders could not be listed, TryLater at once where waiting may help.
+    Raises DataRefused at the end when folders could not be listed; TryLater at once where waiting may help, and when
+    SOURCE goes away meanwhile.
     """
     closed: list[ClosedFolder] = []
-    for count, found in enumerate(SOURCES[layout](source, options.walk)):
+    everything = SOURCES[layout](source, options.walk)
+    for count, found in enumerate(watch(everything, source, presence) if presence else everything):
         if count % 1000 == 0:
             progress.scanning(count)
         if isinstance(found, ClosedFolder):
+            if presence:
+                presence.require()  # is it all of SOURCE that is away, not one folder of it?
             closed.append(check_passing(source, found))
         else:
             yield found
@@ -104,17 +202,48 @@ def choose_layout(source: Path, options: ShardOptions) -> str:
     return detect_layout(source, options.walk, options.layout)
 
 
-def open_plan(work: Workdir, source: Path, options: ShardOptions, progress: Progress) -> Plan:
+def check_source(source: Path, out: Path, options: ShardOptions) -> None:
+    """Refuse a mistaken SOURCE before OUT is made; raises TryLater for one that `out` was planned from before."""
+    planned = check_present(source, out, options.deadline)
+    try:
+        choose_layout(source, options)
+    except DataprepError as error:
+        if not planned:
+            raise
+        raise TryLater(f"{error}. OUT {out} was planned from it, so it seems to be away; try again later") from None
+
+
+def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Plan:
     """The saved plan of an earlier run of the same job on the same files, else a new one."""
-    if not work.plan.is_file():
-        layout = choose_layout(source, options)
-        found = scan(source, layout, options, progress)
-        work.save_plan(lambda path: make_plan(path, found, portable_path(source), layout, options))
-        return Plan.open(work.plan)
-    plan = Plan.open(work.plan)
-    check_options(plan, portable_path(source), options, work.out)
-    check_inputs(plan, work.found("mended"), lambda: scan(source, plan.layout, options, progress), work.out)
-    return plan
+
+    def everything(layout: str) -> Iterator[Found]:
+        return scan(job.source, layout, job.options, job.progress, presence)
+
+    def write(path: Path) -> None:
+        layout = choose_layout(job.source, job.options)
+        make_plan(path, everything(layout), portable_path(job.source), layout, job.options)
+
+    retry = job.existing.retry_rejects
+    origin = held if retry and not work.plan.is_file() else work
+    if not origin.plan.is_file():
+        if retry:
+            raise no_job(held.out)
+        work.save_plan(write)
+    elif job.existing.restart:
+        restart(work, write)
+    else:
+        with closing(Plan.open(origin.plan)) as plan:
+            check_options(plan, portable_path(job.source), job.options, origin.out)
+            again = retried(plan, origin) if retry else {}
+            mended = origin.found("mended")
+            mended |= {shard: mended.get(shard, {}) | files for shard, files in again.items()}
+            check_inputs(plan, mended, lambda: everything(plan.layout), origin.out, presence)
+        if origin is not work:
+            work.start_from(origin, again)
+        else:
+            for shard, files in again.items():
+                work.forget(shard, files)
+    return Plan.open(work.plan)
 
 
 def _find_duplicates(plan: Plan, work: Workdir) -> list[Duplicate]:
@@ -129,34 +258,6 @@ def _drop_leaks(found: list[Duplicate], plan: Plan, work: Workdir) -> bool:
         if here:
             work.exclude(shard.name, here)
     return bool(dropped)
-
-
-def retry_rejects(out: Path) -> int:
-    """Have what was refused in `out` looked at again, after the user has mended files; the number of files.
-
-    Only the shards that they belong to are built again. Files that the scan itself refused were never planned.
-    """
-    with Workdir(out) as work:
-        if not work.plan.is_file():
-            raise DataprepError(f"OUT {out} holds no job whose rejects could be retried")
-        receipts = work.receipts()
-        with closing(Plan.open(work.plan)) as plan:
-            work.unseal()
-            built = [receipts[shard.name] for shard in plan.shards if shard.name in receipts]
-            return sum(_retry(receipt.shard.name, receipt.rejects, plan, work) for receipt in built)
-
-
-def _retry(shard: str, rejects: list[Reject], plan: Plan, work: Workdir) -> int:
-    stats = {}
-    for reject in rejects:
-        try:
-            found = os.stat(source_path(plan.source, reject.key))
-        except OSError:
-            continue  # still not there: it will be refused again
-        stats[reject.key] = (found.st_size, found.st_mtime_ns)
-    if rejects:
-        work.forget(shard, stats)
-    return len(rejects)
 
 
 @contextmanager
@@ -178,15 +279,15 @@ def disk_errors(out: Path) -> Iterator[None]:
             raise DataprepError(
                 f"cannot write at {where}: {error.strerror}; mend that and the same command goes on"
             ) from None
-        if error.errno in (errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO):
+        if error.errno in AWAY:
             raise TryLater(
                 f"the disk fails at {where}: {error.strerror}; once it is well, the same command goes on"
             ) from None
         raise
 
 
-def summarise(out: Path, dataset: Dataset, built: Built, seconds: float, already_complete: bool = False) -> Summary:
-    """The summary of a sealed dataset."""
+def summarise(out: Path, dataset: Dataset, built: Built, started: float, already_complete: bool = False) -> Summary:
+    """The summary of a sealed dataset; `started` is the clock at which the command began."""
     return Summary(
         out=str(out),
         digest=dataset.digest,
@@ -201,7 +302,8 @@ def summarise(out: Path, dataset: Dataset, built: Built, seconds: float, already
         classes=len(dataset.classes),
         shards=sum(len(split.shards) for split in dataset.splits.values()),
         built=built.shards,
-        seconds=round(seconds, 3),
+        seconds=round(time.monotonic() - started, 3),
         stages={stage: round(spent, 3) for stage, spent in built.seconds.items()},
         already_complete=already_complete,
+        unfinished=unfinished(out),
     )

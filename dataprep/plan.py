@@ -135,7 +135,7 @@ class Plan:
         """What the scan itself refused."""
         return [Reject(*row) for row in self._db.execute("SELECT key, reason, detail FROM reject ORDER BY key")]
 
-    def first_difference(self, items: Iterable[Item], mended: Mapping[str, Sequence[int]]) -> str | None:
+    def first_difference(self, items: Iterable[Item], mended: Mapping[str, Sequence[int]]) -> tuple[str, str] | None:
         """How the files found now differ from the planned ones: the first key, and what is new about it.
 
         `mended` gives the size and time of files that may differ.
@@ -147,7 +147,7 @@ class Plan:
             rows = self._db.execute("SELECT key, size, mtime_ns FROM item")
             now.executemany("INSERT INTO planned VALUES(?, ?, ?)", ((k, *mended.get(k, rest)) for k, *rest in rows))
             row = now.execute(_DIFFERENCE).fetchone()
-        return f"'{row[0]}' {row[1]}" if row else None
+        return (str(row[0]), str(row[1])) if row else None
 
     def splits(self) -> dict[str, list[PlannedShard]]:
         """The shards of each split that has any, in order."""

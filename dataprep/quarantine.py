@@ -22,4 +22,6 @@ def copy_refused(source: str, folder: Path, rejects: list[Reject]) -> None:
             if stat.S_ISREG(os.stat(origin).st_mode):
                 target = os.path.join(os.fsencode(folder), reject.reason.encode(), encode_name(key_to_path(reject.key)))
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                shutil.copyfile(origin, target)
+                part = os.path.join(folder, reject.reason, f".{os.getpid()}.part")
+                shutil.copyfile(origin, part)
+                os.replace(part, target)  # what an earlier job has copied stays until this is whole

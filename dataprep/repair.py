@@ -20,6 +20,8 @@ from schemas.dataset import Dataset, Shard, Split, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, DUPLICATES, REJECTS, index_name
 
+ASIDE = ".aside"  # behind the name of a file while names are swapped
+
 
 @dataclass(frozen=True)
 class Repaired:
@@ -67,10 +69,11 @@ def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
         name = wanted.get(file_sha256(path))
         if name and name != path.name and _is_not(folder / name, wanted, name):
             moves[path] = folder / name
+    # Killed on the way, the next repair finds them by their digests under these names too; no job sweeps them away.
     for path in moves:
-        os.replace(path, f"{path}.part")
+        os.replace(path, f"{path}{ASIDE}")
     for path, target in moves.items():
-        os.replace(f"{path}.part", target)
+        os.replace(f"{path}{ASIDE}", target)
     return [f"{path.name} is {target.name} again" for path, target in moves.items()]
 
 

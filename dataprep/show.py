@@ -54,6 +54,7 @@ def _(s: Summary) -> list[str]:
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
     lines += [f"  warnings  {counts(s.warnings)}"] if s.warnings else []
     lines += [f"  time      {_time(s.stages, s.seconds)}"] if s.built else []
+    lines += [f"  beside    {s.unfinished}"] if s.unfinished else []
     return [*lines, f"  identity  {s.digest}"]
 
 

@@ -1,32 +1,34 @@
 """What may be done to OUT: is it free, is it this job's, is it already complete; and taking an old set away."""
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from dataprep.absence import Presence
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import Found, Item
 from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.place import fingerprint, fingerprint_part, rank
 from dataprep.plan import Plan
-from dataprep.workdir import Workdir
+from dataprep.swap import NEXT
+from dataprep.workdir import OURS
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, SPLITS, WORK, index_name
+from schemas.layout import DATASET, WORK
 from schemas.record import load_schema
 
-_OURS = re.compile(
-    rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, (DATASET, REJECTS, DUPLICATES)))}"
-)
 
+def check_target(
+    out: Path, source: Path, quarantine: Path | None = None, replaced: frozenset[str] = frozenset()
+) -> None:
+    """Raise DataprepError unless a job may write into `out`, which need not exist, and copy into `quarantine`.
 
-def check_target(out: Path, source: Path, quarantine: Path | None = None) -> None:
-    """Raise DataprepError unless a job may write into `out`, which need not exist, and copy into `quarantine`."""
+    `replaced` names files that may be there without a job of theirs: of a copied set that is to be overwritten.
+    """
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
     if "\udc80" <= max(portable_path(out.absolute())) <= "\udcff":
@@ -36,7 +38,7 @@ def check_target(out: Path, source: Path, quarantine: Path | None = None) -> Non
             raise DataprepError(f"{name} {folder} lies in SOURCE {source}; choose a folder outside it")
     if not out.is_dir() or (out / WORK / "plan.sqlite").is_file():
         return
-    foreign = sorted(name for name in os.listdir(out) if _OURS.fullmatch(name))
+    foreign = sorted(name for name in os.listdir(out) if OURS.fullmatch(name) and name not in replaced)
     if foreign:
         raise DataprepError(
             f"OUT {out} holds {foreign[0]}, which no job in it has written; choose an empty folder, or remove the file"
@@ -58,8 +60,10 @@ def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> 
     _compare(plan.options, options, out)
 
 
-def check_inputs(plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path) -> None:
-    """Raise DataprepError, naming the first file, when SOURCE is no longer what was planned.
+def check_inputs(
+    plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path, presence: Presence
+) -> None:
+    """Raise DataprepError, naming the first file, when SOURCE is no longer what was planned; TryLater when it is away.
 
     `rescan` reads the folders again. `mended` are files that the user has changed on purpose, see --retry-rejects.
     """
@@ -70,8 +74,10 @@ def check_inputs(plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterat
     known = {key: stats for files in mended.values() for key, stats in files.items()}
     difference = plan.first_difference(_items(rescan()), known)
     if difference:
+        presence.require([difference[0]])
         raise DataprepError(
-            f"SOURCE {plan.source} is not as it was when OUT {out} was begun: {difference}; --restart begins anew"
+            f"SOURCE {plan.source} is not as it was when OUT {out} was begun: '{difference[0]}' {difference[1]}; "
+            f"give {_anew(out)}"
         )
 
 
@@ -93,6 +99,9 @@ def _differs(out: Path, what: str, before: object, now: object) -> str:
 
 
 def _anew(out: Path) -> str:
+    """What begins anew, for a sealed set, for what is built beside one (see existing.py), or for an unfinished job."""
+    if out.parent.name == WORK:
+        return "--overwrite --restart to begin anew" if out.name == NEXT else f"--retry-rejects once {out} is removed"
     return "--overwrite to replace the sealed set" if (out / DATASET).is_file() else "--restart to begin anew"
 
 
@@ -121,56 +130,11 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     return dataset
 
 
-def check_space(out: Path, needed: int) -> None:
-    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left."""
+def check_space(out: Path, needed: int, beside: bool = False) -> None:
+    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left; `beside` an old set that stays."""
     free = shutil.disk_usage(out).free
     if free < needed:
         raise TryLater(
-            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed; make room"
+            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed"
+            f"{' beside the old set' if beside else ''}; make room"
         )
-
-
-def remove_sealed(out: Path) -> None:
-    """Take away exactly the set that OUT/dataset.json names, and the work folder (--overwrite).
-
-    Raises DataprepError when there is none. Killed on the way, it is finished by the next call.
-    """
-    doomed = out / WORK / "removing.json"
-    if not doomed.is_file():
-        if not (out / DATASET).is_file():
-            return
-        try:
-            load_dataset(out)
-        except ContractError as error:
-            raise DataprepError(
-                f"{error}. --overwrite removes what a sound {DATASET} names, and no more: remove {out} yourself"
-            ) from None
-        doomed.parent.mkdir(exist_ok=True)
-        os.replace(out / DATASET, doomed)
-    try:
-        dataset = Dataset.from_json(doomed.read_bytes(), str(doomed))
-    except ContractError as error:
-        raise DataprepError(f"cannot finish removing the old set: {error}") from None
-    _remove(out, [shard.name for split in dataset.splits.values() for shard in split.shards])
-
-
-def restart(out: Path) -> None:
-    """Take away what an unfinished job has planned and built in `out` (--restart). Raises DataprepError if sealed."""
-    if (out / DATASET).is_file():
-        raise DataprepError(f"OUT {out} is sealed; --restart is for unfinished jobs, --overwrite removes a sealed set")
-    with Workdir(out) as work:
-        names = [s.name for s in _planned(work)]
-    _remove(out, names)
-
-
-def _planned(work: Workdir) -> list[Any]:
-    if not work.plan.is_file():
-        return []
-    with closing(Plan.open(work.plan)) as plan:
-        return plan.shards
-
-
-def _remove(out: Path, shards: list[str]) -> None:
-    for name in [*shards, *map(index_name, shards), REJECTS, DUPLICATES, REPORT]:
-        (out / name).unlink(missing_ok=True)
-    shutil.rmtree(out / WORK, ignore_errors=True)

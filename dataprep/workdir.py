@@ -6,6 +6,7 @@ place, and dataset.json after everything: what lies on disk after a kill at any 
 
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -22,14 +23,23 @@ from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
-from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT, RUN_LOG, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, REJECTS, RUN_LOG, SPLITS, WORK, index_name
+
+NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
+OURS = re.compile(
+    rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, (DATASET, REJECTS, DUPLICATES)))}"
+)
 
 
 class Workdir:
-    """OUT and OUT/.work, held by one job at a time. Enter it to take the lock; raises TryLater when it is held."""
+    """OUT and OUT/.work, held by one job at a time. Enter it to take the lock; raises TryLater when it is held.
 
-    def __init__(self, out: Path) -> None:
+    `base` is the sealed set of which this job builds a few shards again: all others are still there and not in `out`.
+    """
+
+    def __init__(self, out: Path, base: Path | None = None) -> None:
         self.out = out
+        self.base = base
         self.folder = out / WORK
         self.plan = self.folder / "plan.sqlite"
         self.attempts = self.folder / "attempts"
@@ -58,16 +68,16 @@ class Workdir:
             self.attempts.rename(self.folder / f"swept-{uuid.uuid4().hex}")
         for swept in self.folder.glob("swept-*"):
             shutil.rmtree(swept, ignore_errors=True)
-        for folder in (self.out, self.folder, self._receipts):
-            for part in folder.glob("*.part"):
-                part.unlink(missing_ok=True)
+        parts = [path for path in self.out.glob("*.part") if OURS.fullmatch(path.stem)]  # others are the user's
+        for part in [*parts, *self.folder.glob("*.part"), *self._receipts.glob("*.part")]:
+            part.unlink(missing_ok=True)
 
     def save_plan(self, write: Callable[[Path], None]) -> None:
         """Let `write` make the plan's file, and give it its name when it is whole."""
         part = self.plan.with_suffix(".part")
         write(part)
         reach("plan.written")
-        _sync(part)
+        sync(part)
         _move(part, self.plan)
         reach("plan.saved")
 
@@ -86,14 +96,18 @@ class Workdir:
     def _in_place(self, receipt: Receipt) -> bool:
         shard = receipt.shard
         for name, size in ((shard.name, shard.bytes), (index_name(shard.name), shard.index_bytes)):
-            path = self.out / name
+            path = self._lookup(name)
             if not path.is_file() or path.stat().st_size != size:
                 return False
         return self.rows(shard.name).is_file()
 
     def rows(self, shard: str) -> Path:
         """The file that notes the rows of a committed shard, see receipt.NotedRow."""
-        return rows_file(self.out, shard)
+        return self._lookup(rows_file(Path(), shard))
+
+    def _lookup(self, name: str | Path) -> Path:
+        own = self.out / name
+        return own if self.base is None or own.is_file() else self.base / name
 
     def commit(self, receipt: Receipt) -> None:
         """Move a built shard into place, then write its receipt."""
@@ -103,7 +117,7 @@ class Workdir:
         reach("commit.data")
         _move(receipt.attempt / index_name(name), self.out / index_name(name))
         reach("commit.index")
-        _move(receipt.attempt / ROWS, self.rows(name))
+        _move(receipt.attempt / ROWS, rows_file(self.out, name))
         reach("commit.rows")
         write_whole(self._receipts / f"{name}.json", receipt.to_json())
         self.drop(receipt)
@@ -156,12 +170,23 @@ class Workdir:
         """Have `shard` built again, with these files as they are now and none excluded."""
         self.keep("mended", {shard: self.found("mended").get(shard, {}) | mended})
         self.keep("excluded", {shard: {}})
+        self.rebuild(shard)
+
+    def rebuild(self, shard: str) -> None:
+        """Have `shard` built again as it was planned."""
         (self._receipts / f"{shard}.json").unlink(missing_ok=True)
 
-    def unseal(self) -> None:
-        """Take the manifest away, and the page about it: the set is being worked on again."""
-        (self.out / DATASET).unlink(missing_ok=True)
-        (self.out / REPORT).unlink(missing_ok=True)
+    def start_from(self, base: "Workdir", mended: dict[str, dict[str, tuple[int, int]]]) -> None:
+        """Take over the job of the sealed set `base`, but for the shards of `mended`: these are to be built again.
+
+        The plan comes last: without it there is no job here, and the next try begins again.
+        """
+        for path in (*base._receipts.glob("*.json"), *(base.folder / name for name in (*NOTES, RUN_LOG))):
+            if path.is_file():
+                write_whole(self.folder / path.relative_to(base.folder), path.read_bytes())
+        for shard, files in mended.items():
+            self.forget(shard, files)
+        self.save_plan(lambda part: _copy(base.plan, part))
 
     def save_rejects(self, rejects: list[Reject]) -> Path:
         """List what a job refused that is not sealed, for the person who must decide; the file's path."""
@@ -193,6 +218,10 @@ def _current(attempt: Path) -> tuple[str, int]:
     return key, done
 
 
+def _copy(path: Path, part: Path) -> None:
+    shutil.copyfile(path, part)
+
+
 def rows_file(out: Path, shard: str) -> Path:
     """Where a dataset folder keeps what was noted of a shard's rows; a copied set may come without it."""
     return out / WORK / "receipts" / f"{shard}.{ROWS}"
@@ -205,7 +234,7 @@ def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is there whole or not at all, also after a power cut."""
-    part = path.with_name(f"{path.name}.part")
+    part = _part(path)
     with part.open("wb") as file:
         file.write(data)
         file.flush()
@@ -213,7 +242,25 @@ def write_whole(path: Path, data: bytes) -> None:
     _move(part, path)
 
 
-def _sync(path: Path) -> None:
+def _part(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a file that a user has named: whole or not at all, through links, and into a device or pipe as it is."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    target = path.resolve()
+    try:
+        write_whole(target, data)
+    except OSError:
+        _part(target).unlink(missing_ok=True)  # no job sweeps this folder
+        raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -222,7 +269,12 @@ def _sync(path: Path) -> None:
 
 
 def _move(part: Path, path: Path) -> None:
-    with suppress(PermissionError):  # the group of the folder, where this user may give it
+    rename_into(part, path)
+    sync(path.parent)
+
+
+def rename_into(part: Path, path: Path) -> None:
+    """Give a whole file its name, and the group of the folder where this user may; the caller syncs the folder."""
+    with suppress(PermissionError):
         os.chown(part, -1, path.parent.stat().st_gid)
     os.replace(part, path)
-    _sync(path.parent)

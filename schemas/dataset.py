@@ -211,8 +211,10 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset."""
+    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset, or is between two."""
     path = folder / layout.DATASET
+    if (folder / layout.WORK / layout.SWAP).is_file():
+        raise ContractError(_between(folder))
     try:
         with path.open("rb") as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
@@ -223,6 +225,13 @@ def load_dataset(folder: Path) -> Dataset:
     if len(data) > MAX_MANIFEST_BYTES:
         raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest")
     return Dataset.from_json(data, str(path))
+
+
+def _between(folder: Path) -> str:
+    return (
+        f"{folder} is changing over to a new set; a job does that in a moment, and where it was killed "
+        f"'dataprep verify {folder}' finishes it"
+    )
 
 
 def _unsealed(folder: Path) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.runfolder import write_whole
+
 FINDING = "autotune.toml"  # in the run folder; for --config
 REPORT = "autotune.json"  # MindSpore's own words, beside it
 
@@ -52,13 +54,13 @@ def keep_finding(work: Path, run: Path) -> Iterator[str]:
         yield "autotune: MindSpore found nothing; the run was too short for it"
         return
     report = found[0].read_text()
-    (run / REPORT).write_text(report)
+    write_whole(run / REPORT, report)
     try:
         finding = read_finding(report)
     except (ValueError, KeyError, TypeError):
         yield f"autotune: MindSpore's report has an unknown form; it is kept as {run / REPORT}"
         return
-    (run / FINDING).write_text(f"workers = {finding.workers}\nprefetch = {finding.prefetch}\n")
+    write_whole(run / FINDING, f"workers = {finding.workers}\nprefetch = {finding.prefetch}\n")
     yield (
         f"autotune: {finding.verdict} It ended with workers {finding.workers}, prefetch {finding.prefetch}; "
         f"for the next run: --config {run / FINDING}"

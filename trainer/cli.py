@@ -239,6 +239,11 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
         yield sys.stdout
         return
+    if out.exists() and not out.is_file():  # a device or a pipe is written as it is
+        with out.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
+            yield stream
+        return
+    out = out.resolve()
     parts = out.with_name(f".{out.name}-{os.getpid()}")
     try:
         with parts.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:

@@ -2,6 +2,7 @@
 
 import csv
 import heapq
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.errors import TrainerError
+from trainer.runfolder import write_whole
 
 TOP = 5
 REPORT, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"
@@ -136,7 +138,7 @@ def write_report(folder: Path, found: Any) -> None:
     lists = {"classes": [vars(one) for one in found.classes], "worst": [vars(one) for one in found.worst]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / REPORT).write_text(json.dumps(vars(found) | lists, indent=1) + "\n")
+        write_whole(folder / REPORT, json.dumps(vars(found) | lists, indent=1) + "\n")
         _table(folder / CLASSES, list(ClassScore.__dataclass_fields__), (asdict(one).values() for one in found.classes))
         counts = ([name, *row] for name, row in zip(names, found.confusion, strict=True))
         _table(folder / CONFUSION, ["label \\ predicted", *names], counts)
@@ -151,10 +153,11 @@ def picture_name(place: int) -> str:
 
 
 def _table(path: Path, head: list[str], rows: Iterable[Iterable[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(head)
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())
 
 
 def summary(found: Any, lines: int = 5) -> str:

@@ -19,7 +19,7 @@ from trainer.config import RunConfig
 from trainer.device import check_export
 from trainer.errors import TrainerError
 from trainer.restored import Restored, Show, in_effect, restore
-from trainer.runfolder import scratch
+from trainer.runfolder import scratch, sync, write_whole
 
 # Largest difference of a logit, as a share of the largest logit: float32 sums may be taken in another order; float16
 # has ten bits of fraction.
@@ -154,7 +154,9 @@ def _keep(written: Path, made: Exported, ready: Restored) -> None:
     try:
         parts = Path(made.file).with_name(f".{Path(made.file).name}-{os.getpid()}")
         shutil.copyfile(written, parts)  # not a move: MindSpore leaves the file readable for its owner alone
+        sync(parts)
+        Path(made.description).unlink(missing_ok=True)  # no model beside the description of another, if killed here
         os.replace(parts, made.file)
-        Path(made.description).write_text(json.dumps(description, indent=1) + "\n")
+        write_whole(Path(made.description), json.dumps(description, indent=1) + "\n")
     except OSError as error:
         raise TrainerError(f"cannot write {made.file}: {error.strerror}") from None

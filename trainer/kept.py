@@ -44,27 +44,30 @@ def write_thumbnails(folder: Path, found: Evaluation) -> int:
     Raises TrainerError when the folder cannot be written. A picture that Pillow cannot read is left out.
     """
     folder = folder.absolute()
+    pictures = _thumbnails(found)  # all are made before any of the earlier ones goes
     try:
         (folder / PICTURES).mkdir(parents=True, exist_ok=True)
         for path in (folder / PICTURES).glob("[0-9][0-9][0-9][0-9].jpg"):
             path.unlink()
-        return _write(folder, found)
+        for place, picture in pictures.items():
+            (folder / picture_name(place)).write_bytes(picture)
     except OSError as error:
         raise TrainerError(f"cannot write the pictures into {folder / PICTURES}: {error.strerror}") from None
+    return len(pictures)
 
 
-def _write(folder: Path, found: Evaluation) -> int:
+def _thumbnails(found: Evaluation) -> dict[int, bytes]:
+    """JPEG bytes by place in `found.worst`, without those that cannot be read."""
     rows = {place: one.row for place, one in enumerate(found.worst[:MOST]) if one.row is not None}
     if not rows:
-        return 0
+        return {}
     data = Path(found.dataset)
     with scratch(None):
         images = encoded_at(data, load_dataset(data), found.split, list(rows.values()))
-    written = 0
+    made = {}
     for place, row in rows.items():
         key, image = images[row]
         if key == found.worst[place].key:
             with contextlib.suppress(Unreadable):
-                (folder / picture_name(place)).write_bytes(thumbnail(image, SIDE))
-                written += 1
-    return written
+                made[place] = thumbnail(image, SIDE)
+    return made

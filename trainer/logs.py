@@ -15,7 +15,7 @@ from trainer.config import RunConfig
 from trainer.curves import draw_curves
 from trainer.errors import TrainerError
 from trainer.meter import Meter
-from trainer.runfolder import BOARD, CURVES, PROFILE, STEPS
+from trainer.runfolder import BOARD, CURVES, PROFILE, STEPS, write_whole
 from trainer.state import RunState
 
 MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
@@ -110,7 +110,7 @@ class Curves(Callback):  # type: ignore[misc]
         """Draw anew; nothing when the epoch was interrupted before its line."""
         if not self.metrics.exists():
             return
-        self.svg.write_text(draw_curves(self.metrics))
+        write_whole(self.svg, draw_curves(self.metrics))
         if self.board is not None:
             report = json.loads(self.metrics.read_text().splitlines()[-1])
             for name, value in report.items():

@@ -17,7 +17,7 @@ from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
 from trainer.mixing import mixes
 from trainer.plan import Pixels, check_files, plan_run
-from trainer.runfolder import scratch
+from trainer.runfolder import scratch, write_whole
 
 COLUMNS, ROWS = 8, 4
 LEAST_SIDE = 112  # small images are enlarged by a whole factor, so that a label has room below
@@ -145,6 +145,6 @@ def _write(file: Path, sheet: Image.Image) -> None:
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
     try:
-        file.write_bytes(buffer.getvalue())
+        write_whole(file, buffer.getvalue())
     except OSError as error:
         raise TrainerError(f"cannot write the preview {file}: {error.strerror}") from None

@@ -137,12 +137,23 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is on the disk as a whole, or not there."""
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Write a file, text as UTF-8, so that it is on the disk as a whole, or as it was; devices are written as they are.
+
+    Names of files that are not UTF-8 keep their bytes.
+    """
+    data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    path = path.resolve()
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    sync(part)
-    os.replace(part, path)
+    try:
+        part.write_bytes(data)
+        sync(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
     sync(path.parent)
 
 

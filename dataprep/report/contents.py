@@ -15,7 +15,7 @@ from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
 from dataprep.report.survey import Survey, Tell, look
-from dataprep.workdir import write_whole
+from dataprep.workdir import write_output
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT
 
@@ -98,7 +98,7 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         equal_pictures=pictures.equal,
     ).encode("utf-8", "backslashreplace")
     with disk_errors(out):
-        write_whole(out, page)
+        write_output(out, page)
     return Reported(
         str(out),
         dataset.digest,

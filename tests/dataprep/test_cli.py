@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -102,11 +101,10 @@ def test_overwrite_removes_exactly_the_old_set(raw: Path, sealed: Path) -> None:
     assert "train.mindrecord2" not in names
 
 
-def test_an_overwrite_that_was_killed_is_finished_by_the_next(raw: Path, sealed: Path) -> None:
-    os.replace(sealed / "dataset.json", sealed / ".work" / "removing.json")
-    (sealed / "train.mindrecord0").unlink()
-    assert shard(raw, sealed, "--overwrite", "--num-shards", 2).exit_code == 0
-    assert run("verify", sealed).exit_code == 0
+def test_retrying_goes_with_neither_overwrite_nor_restart(raw: Path, sealed: Path) -> None:
+    for flag in ("--overwrite", "--restart"):
+        refused = shard(raw, sealed, "--retry-rejects", flag)
+        assert (refused.exit_code, f"--retry-rejects or {flag}, not both" in refused.stderr) == (2, True)
 
 
 def test_restart_begins_anew_with_other_options(raw: Path, sealed: Path) -> None:

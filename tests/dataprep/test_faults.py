@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import pytest
 
 from dataprep import lock, pipeline, reading, workdir
 from dataprep.errors import DataprepError, TryLater
+from dataprep.existing import Existing
 from dataprep.faults import STEPS
 from dataprep.images import Refusal
 from dataprep.lock import Lock
 from dataprep.options import Budget
 from dataprep.plan import PlannedItem
 from dataprep.reading import Wanted, read_ahead
-from tests.dataprep.conftest import Files, digests, picture, shard
+from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
 
@@ -158,7 +160,7 @@ def test_changed_input_is_refused_with_the_first_file(raw: Path, sealed: Path) -
     for change, message in cases:
         change()
         if message:
-            with pytest.raises(DataprepError, match=message + ".* --restart begins anew"):
+            with pytest.raises(DataprepError, match=message + ".* --restart to begin anew"):
                 shard(raw, sealed, num_shards=3)
 
 
@@ -178,18 +180,18 @@ def test_mended_files_are_looked_at_again(raw: Path, tmp_path: Path) -> None:
     assert first.rejected == {"not_an_image": 1, "empty": 1}
     before = digests(out)
     (raw / "cat" / "bad.jpg").write_bytes(picture(99))
-    assert pipeline.retry_rejects(out) == 2
-    second = shard(raw, out, num_shards=4, max_rejects=Budget(2, False))
+    options = replace(QUICK, num_shards=4, max_rejects=Budget(2, False))
+    second = pipeline.shard(raw, out, options, Silent(), Existing(retry_rejects=True))
     assert (second.rejected, second.written) == ({"empty": 1}, 41)
     assert 1 <= second.built <= 2
     same = [name for name, data in digests(out).items() if before[name] == data]
     assert len(same) >= 2 * (first.shards - second.built)
 
 
-def test_retrying_where_there_is_no_job_is_said(tmp_path: Path) -> None:
+def test_retrying_where_there_is_no_job_is_said(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(DataprepError, match="holds no job whose rejects could be retried"):
-        pipeline.retry_rejects(tmp_path / "out")
+        pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))
 
 
 def test_refused_files_are_copied_aside_by_reason(raw: Path, tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 import json
-import os
 import random
 import re
 import shlex
@@ -19,17 +18,17 @@ from PIL import Image
 from dataprep import pipeline
 from dataprep.cli import main
 from dataprep.errors import DataprepError
+from dataprep.existing import Existing
 from dataprep.images.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.options import Budget
 from dataprep.report import figures, report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
-from dataprep.target import remove_sealed
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK
-from tests.dataprep.conftest import Files, encoded, picture, shard
+from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
 from tests.dataprep.test_hostile import CASES, mutate
 
 
@@ -159,15 +158,11 @@ def test_the_page_is_no_part_of_the_set(made: Path, spoilt: Path) -> None:
     assert shard(made / "raw", spoilt, val=0.5).already_complete
 
 
-def test_a_set_that_is_taken_away_takes_its_page_along(spoilt: Path) -> None:
+@pytest.mark.parametrize("existing", [Existing(overwrite=True), Existing(retry_rejects=True)])
+def test_a_set_that_is_replaced_takes_its_page_along(made: Path, spoilt: Path, existing: Existing) -> None:
     (spoilt / REPORT).write_text("<!doctype html>")
-    remove_sealed(spoilt)
-    assert os.listdir(spoilt) == []
-
-
-def test_a_set_that_is_worked_on_again_has_no_page_about_what_it_was(spoilt: Path) -> None:
-    (spoilt / REPORT).write_text("<!doctype html>")
-    pipeline.retry_rejects(spoilt)
+    options = replace(QUICK, val=0.5, max_rejects=ALL, max_class_loss=ALL)
+    assert not pipeline.shard(made / "raw", spoilt, options, Silent(), existing).already_complete
     assert not (spoilt / REPORT).exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from schemas.dataset import load_dataset
+from schemas.errors import ContractError
 from tests.trainer.conftest import SIDE, picture
 from trainer import kept
 from trainer.config import RunConfig
@@ -78,6 +79,15 @@ def test_pictures_of_an_earlier_evaluation_go(found: Evaluation, tmp_path: Path)
     (tmp_path / "worst" / "mine.jpg").touch()
     kept.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
     assert sorted(os.listdir(tmp_path / "worst")) == ["0001.jpg", "0002.jpg", "mine.jpg"]
+
+
+def test_pictures_of_an_earlier_evaluation_stay_when_there_will_be_no_new_ones(
+    found: Evaluation, tmp_path: Path
+) -> None:
+    kept.write_thumbnails(tmp_path, found)
+    with pytest.raises(ContractError):
+        kept.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))
+    assert len(os.listdir(tmp_path / "worst")) == len(found.worst)
 
 
 def test_row_of_another_key_gets_no_picture(found: Evaluation, tmp_path: Path) -> None:

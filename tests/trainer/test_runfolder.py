@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trainer.errors import Busy, TrainerError
-from trainer.runfolder import next_run_folder, run_folder, scratch
+from trainer.runfolder import next_run_folder, run_folder, scratch, write_whole
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +127,20 @@ def test_folder_with_nothing_but_what_a_killed_process_left_counts_as_empty() ->
     Path("mine/.scratch-x").mkdir(parents=True)
     with run_folder("mine", DATA) as run:
         assert os.listdir(run) == []
+
+
+def test_file_that_cannot_be_written_whole_leaves_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("report.json").write_text("earlier")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(Path("report.json"), "new")
+    assert [(path.name, path.read_text()) for path in Path().iterdir()] == [("report.json", "earlier")]
+
+
+def test_file_is_written_through_a_link() -> None:
+    Path("link").symlink_to("report.json")
+    write_whole(Path("link"), "\udcff")
+    assert (Path("link").is_symlink(), Path("report.json").read_bytes()) == (True, b"\xff")

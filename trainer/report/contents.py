@@ -1,7 +1,5 @@
 """`trainer report RUN...`: one page that holds all it shows, of one run or of several side by side."""
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from trainer.report.confusions import Shown, shown
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import need, printable, render
+from trainer.runfolder import write_whole
 
 PAGE = "report.html"
 PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations
@@ -41,15 +40,10 @@ def write_page(folders: Sequence[Path], out: Path | None) -> Report:
     runs = read_runs(folders)
     file = (out or (runs[0].folder if len(runs) == 1 else Path.cwd()) / PAGE).absolute()
     page = make_page(runs).encode("utf-8", "backslashreplace")
-    part = file.with_name(f".{file.name}-{os.getpid()}.part")
     try:
-        part.write_bytes(page)
-        os.replace(part, file)
+        write_whole(file, page)
     except OSError as error:
         raise TrainerError(f"cannot write {file}: {error.strerror}; give --out another name") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
     return Report(str(file), len(page), tuple(map(outcome, runs)), {run.name: run.missing for run in runs})
 
 

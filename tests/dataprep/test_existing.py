@@ -1,0 +1,387 @@
+"""What a command takes away: a sealed set or a job that can go on stays until what replaces it is complete."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dataprep import pipeline, swap
+from dataprep.cli import main
+from dataprep.errors import DataprepError, TryLater
+from dataprep.existing import Existing
+from dataprep.faults import STEPS, SWAP_STEPS
+from dataprep.lock import Lock
+from dataprep.opening import open_set
+from dataprep.options import Budget
+from dataprep.verify import verify
+from schemas.dataset import load_dataset
+from schemas.errors import ContractError
+from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
+
+FIXED = ("--engine", "serial", "--workers", "1", "--prove", "off", "--quiet")
+NEW = ("--num-shards", "2", "--seed", "5", "--overwrite")
+LENIENT = ("--max-rejects", "9", "--max-class-loss", "100%")
+# A job in one process that neither excludes nor proves comes to these.
+REACHED = [step for step in STEPS if step not in ("exclude.saved",)]
+
+
+def killed(step: str, source: Path, out: Path, *options: str) -> None:
+    words = [sys.executable, "-m", "dataprep", "shard", str(source), str(out), *FIXED, *options]
+    done = subprocess.run(words, env={**os.environ, "DATAPREP_KILL_AT": step}, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def reader_sees(out: Path) -> str | None:
+    """The identity that a reader finds in `out`; None where it is told to let `verify` finish the change."""
+    if not (out / ".work" / "swap.json").exists():
+        return load_dataset(out).digest
+    with pytest.raises(ContractError, match=re.escape(f"'dataprep verify {out}' finishes it")):
+        load_dataset(out)
+    return None
+
+
+def replaced_after_a_kill(step: str, old: str, new: Path, source: Path, out: Path, *options: str) -> None:
+    """Kill a command at `step`, read what is left, and run it again."""
+    identity = load_dataset(new).digest
+    killed(step, source, out, *options)
+    assert reader_sees(out) in {old, identity, None}
+    assert run("verify", out).exit_code == 0
+    assert load_dataset(out).digest in {old, identity}
+    done = run("shard", source, out, *FIXED, *options)
+    assert done.exit_code == 0, done.stderr
+    assert digests(out) == digests(new)
+    left = {path.name for path in (out / ".work").iterdir()}
+    assert left <= {"lock", "plan.sqlite", "receipts", "run.jsonl", "mended.json", "excluded.json"}
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """The set that NEW makes of `raw`, undisturbed; made once for the module."""
+    out = tmp_path_factory.mktemp("calm") / "out"
+
+    def make(raw: Path) -> Path:
+        if not out.is_dir():
+            shard(raw, out, num_shards=2, seed=5)
+        return out
+
+    return make
+
+
+def bad_class(raw: Path) -> list[str]:
+    (raw.parent / "classes.txt").write_text("cat\n")
+    return ["--classes", str(raw.parent / "classes.txt")]
+
+
+def bad_schema(raw: Path) -> list[str]:
+    return ["--schema", "nosuch"]
+
+
+def bad_images(raw: Path) -> list[str]:
+    for name in ("1.jpg", "2.jpg"):
+        (raw / "cat" / name).write_bytes(b"<html>")
+    return []
+
+
+def bad_target(raw: Path) -> list[str]:
+    return ["--quarantine", str(raw / "inside")]
+
+
+@pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 1), (bad_images, 3), (bad_target, 1)])
+def test_an_overwrite_that_fails_leaves_the_sealed_set(
+    raw: Path, sealed: Path, spoil: Callable[[Path], list[str]], code: int
+) -> None:
+    before = digests(sealed)
+    done = run("shard", raw, sealed, *FIXED, *NEW, *spoil(raw))
+    assert (done.exit_code, f"(OUT {sealed} is still the old set, sealed)" in done.stderr) == (code, True), done.stderr
+    assert digests(sealed) == before
+    assert verify(sealed).problems == []
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_an_overwrite_of_a_source_that_is_missing_or_empty_leaves_the_sealed_set(
+    raw: Path, sealed: Path, tmp_path: Path, make: bool
+) -> None:
+    before = digests(sealed)
+    if make:
+        (tmp_path / "typo").mkdir()
+    assert run("shard", tmp_path / "typo", sealed, *FIXED, *NEW).exit_code in (1, 2)
+    raw.rename(tmp_path / "away")
+    if make:
+        raw.mkdir()
+    with pytest.raises(TryLater, match=r"is away: .* is still the old set, sealed"):
+        pipeline.shard(raw, sealed, QUICK, Silent(), Existing(overwrite=True))
+    assert digests(sealed) == before
+    assert not (sealed / ".work" / "next").exists()
+
+
+@pytest.mark.parametrize("step", [*REACHED, *SWAP_STEPS])
+def test_an_overwrite_killed_at_any_step_leaves_the_old_or_the_new_set(
+    raw: Path, sealed: Path, calm: Callable[[Path], Path], step: str
+) -> None:
+    new = calm(raw)
+    (sealed / "notes.txt").write_text("mine")
+    killed_digest = load_dataset(sealed).digest
+    (new / "notes.txt").write_text("mine")
+    replaced_after_a_kill(step, killed_digest, new, raw, sealed, *NEW)
+
+
+def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(raw: Path, sealed: Path) -> None:
+    killed("commit.receipt", raw, sealed, *NEW)
+    plain = run("shard", raw, sealed, *FIXED, "--num-shards", 3)
+    assert "already complete" in plain.stdout
+    assert f"an unfinished --overwrite lies in {sealed}/.work/next" in plain.stdout
+    other = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--seed", 9, "--overwrite")
+    assert (other.exit_code, "--overwrite --restart" in other.stderr) == (1, True), other.stderr
+    done = json.loads(run("shard", raw, sealed, *FIXED, *NEW, "--json").stdout)
+    assert (done["shards"] - done["built"], done["unfinished"], done["out"]) == (1, None, str(sealed))
+
+
+def test_a_killed_overwrite_is_begun_again_on_demand(raw: Path, sealed: Path) -> None:
+    killed("commit.receipt", raw, sealed, *NEW)
+    done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--seed", 9, "--overwrite", "--restart")
+    assert done.exit_code == 0, done.stderr
+    assert dict(load_dataset(sealed).plan["options"])["seed"] == 9
+    assert verify(sealed).problems == []
+
+
+def test_a_copied_set_without_its_work_folder_is_overwritten(raw: Path, sealed: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name, data in digests(sealed).items():
+        (copy / name).write_bytes(data)
+    assert run("shard", raw, copy, *FIXED, *NEW).exit_code == 0
+    assert verify(copy).problems == []
+    (copy / "train.mindrecord7").write_bytes(b"mine")
+    refused = run("shard", raw, copy, *FIXED, *NEW)
+    assert (refused.exit_code, (copy / "train.mindrecord7").read_bytes()) == (0, b"mine"), refused.stderr
+
+
+def test_out_may_be_a_link_or_relative_and_keeps_its_mode(
+    raw: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed.chmod(0o750)
+    (tmp_path / "link").symlink_to(sealed)
+    monkeypatch.chdir(tmp_path)
+    assert run("shard", "raw", "link", *FIXED, *NEW).exit_code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert sealed.stat().st_mode & 0o777 == 0o750
+    assert verify(sealed).problems == []
+
+
+def test_files_of_a_new_set_get_the_group_of_the_folder(raw: Path, sealed: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files to a group it is not in")
+    os.chown(sealed, -1, 12345)
+    assert run("shard", raw, sealed, *FIXED, *NEW).exit_code == 0
+    assert {path.stat().st_gid for path in sealed.iterdir() if path.is_file()} == {12345}
+
+
+def test_a_job_that_changes_a_set_holds_it(raw: Path, sealed: Path) -> None:
+    with Lock(sealed / ".work" / "lock"):
+        assert run("shard", raw, sealed, *FIXED, *NEW).exit_code == 75
+
+
+def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishes(
+    raw: Path, sealed: Path, calm: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = calm(raw)
+    (new / "notes.txt").unlink(missing_ok=True)
+
+    def fail(path: Path, target: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(swap, "rename_into", fail)
+    failed = run("shard", raw, sealed, *FIXED, *NEW)
+    assert (failed.exit_code, "is changing over to the new set" in failed.stderr) == (75, True), failed.stderr
+    for command in (["inspect", sealed], ["report", sealed], ["verify", sealed], ["shard", raw, sealed, *FIXED]):
+        assert run(*command).exit_code == 75
+    with pytest.raises(ContractError, match="is changing over"):
+        open_set(sealed, None)
+    monkeypatch.undo()
+    assert run("inspect", sealed).exit_code == 0
+    assert digests(sealed) == digests(new)
+
+
+def test_a_journal_that_names_files_elsewhere_is_refused(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    for journal in ({"from": "next", "removes": ["../mine"], "moves": []}, {"from": "..", "removes": [], "moves": []}):
+        (sealed / ".work" / "swap.json").write_text(json.dumps(journal))
+        assert run("verify", sealed).exit_code == 1
+    assert (tmp_path / "mine").exists()
+
+
+# An unfinished job.
+
+
+@pytest.fixture
+def begun(raw: Path, tmp_path: Path) -> Path:
+    """A job that was killed after its first shard."""
+    killed("commit.receipt", raw, tmp_path / "out", "--num-shards", "3")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("spoil", [bad_class, bad_schema, bad_target])
+def test_a_restart_that_is_refused_leaves_the_unfinished_job(
+    raw: Path, begun: Path, spoil: Callable[[Path], list[str]]
+) -> None:
+    before = digests(begun)
+    assert run("shard", raw, begun, *FIXED, "--seed", 1, "--restart", *spoil(raw)).exit_code == 1
+    assert digests(begun) == before
+    went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
+    assert went_on["built"] == went_on["shards"] - 1
+
+
+def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Path, tmp_path: Path) -> None:
+    before = digests(begun)
+    raw.rename(tmp_path / "away")
+    with pytest.raises(TryLater, match="is away"):
+        pipeline.shard(raw, begun, QUICK, Silent(), Existing(restart=True))
+    with pytest.raises(DataprepError, match="cannot list SOURCE"):
+        pipeline.shard(tmp_path / "typo", begun, QUICK, Silent(), Existing(restart=True))
+    assert digests(begun) == before
+
+
+@pytest.mark.parametrize("step", ["plan.written", "plan.saved", *(s for s in SWAP_STEPS), "commit.data"])
+def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Callable[[Path], Path], step: str) -> None:
+    new = calm(raw)
+    (new / "notes.txt").unlink(missing_ok=True)
+    options = ("--num-shards", "2", "--seed", "5", "--restart")
+    killed(step, raw, begun, *options)
+    again = run("shard", raw, begun, *FIXED, *options)
+    assert again.exit_code == 0, again.stderr
+    assert digests(begun) == digests(new)
+    assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
+
+
+def test_a_plain_command_after_a_restart_without_a_plan_goes_on_with_the_old_job(raw: Path, begun: Path) -> None:
+    killed("plan.written", raw, begun, "--num-shards", "2", "--restart")
+    went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
+    assert went_on["built"] == went_on["shards"] - 1
+    assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
+
+
+# --retry-rejects.
+
+
+@pytest.fixture
+def flawed(files: Files, tmp_path: Path) -> tuple[Path, Path]:
+    """SOURCE with two bad files, of which one is good now, and the set that was sealed before."""
+    contents = {f"{'ab'[n % 2]}/{n:02d}.jpg": picture(n) for n in range(24)}
+    source = files({**contents, "a/bad.jpg": b"<html>", "b/bad.jpg": b""})
+    out = tmp_path / "out"
+    shard(source, out, num_shards=4, max_rejects=Budget(9, False), max_class_loss=Budget(1.0, True))
+    (source / "a" / "bad.jpg").write_bytes(picture(99))
+    return source, out
+
+
+RETRY = ("--num-shards", "4", *LENIENT, "--retry-rejects")
+
+
+def test_a_retry_that_is_refused_leaves_the_sealed_set(flawed: tuple[Path, Path]) -> None:
+    source, out = flawed
+    before = digests(out)
+    (source / "a" / "new.jpg").write_bytes(picture(50))
+    done = run("shard", source, out, *FIXED, *RETRY)
+    assert (done.exit_code, "'a/new.jpg' is new" in done.stderr, "still the old set" in done.stderr) == (1, True, True)
+    assert digests(out) == before
+    assert {path.name for path in (out / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
+
+
+def test_a_retry_over_budget_leaves_the_sealed_set(flawed: tuple[Path, Path]) -> None:
+    source, out = flawed
+    before = digests(out)
+    assert run("shard", source, out, *FIXED, "--num-shards", 4, "--retry-rejects", "--max-rejects", 0).exit_code == 3
+    assert digests(out) == before
+
+
+@pytest.mark.parametrize("step", [*REACHED, *SWAP_STEPS])
+def test_a_retry_killed_at_any_step_leaves_the_old_or_the_new_set(
+    flawed: tuple[Path, Path], tmp_path: Path, step: str
+) -> None:
+    source, out = flawed
+    calm = tmp_path / "calm"
+    subprocess.run(["cp", "-a", str(out), str(calm)], check=True)
+    assert run("shard", source, calm, *FIXED, *RETRY).exit_code == 0
+    assert load_dataset(calm).rejected == {"empty": 1}
+    replaced_after_a_kill(step, load_dataset(out).digest, calm, source, out, *RETRY)
+
+
+def test_a_killed_retry_takes_up_files_that_were_changed_since(flawed: tuple[Path, Path]) -> None:
+    source, out = flawed
+    killed("commit.receipt", source, out, *RETRY)
+    (source / "b" / "bad.jpg").write_bytes(picture(98))
+    done = json.loads(run("shard", source, out, *FIXED, *RETRY, "--json").stdout)
+    assert (done["written"], done["rejected"]) == (26, {})
+    assert verify(out).problems == []
+
+
+def test_a_retry_where_nothing_was_refused_says_what_is_new_in_source(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    (raw / "cat" / "new.jpg").write_bytes(picture(50))
+    done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--retry-rejects")
+    assert (done.exit_code, "'cat/new.jpg' is new; give --overwrite" in done.stderr) == (1, True), done.stderr
+    assert digests(sealed) == before
+
+
+def test_a_retry_where_nothing_was_refused_changes_nothing(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    summary = pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), Silent(), Existing(retry_rejects=True))
+    assert (summary.already_complete, digests(sealed)) == (True, before)
+
+
+# Files that a user has named.
+
+
+def test_an_output_that_cannot_be_written_whole_leaves_the_earlier_one(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "there").mkdir()
+    earlier = tmp_path / "there" / "earlier.jpg"
+    earlier.write_bytes(b"earlier")
+    monkeypatch.setattr(os, "fsync", fail)
+    done = run("inspect", sealed, "--row", 0, "--save", earlier)
+    assert (done.exit_code, earlier.read_bytes(), list(earlier.parent.iterdir())) == (1, b"earlier", [earlier])
+
+
+def test_an_output_goes_through_a_link_and_into_a_pipe(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"earlier")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert run("inspect", sealed, "--row", 0, "--save", tmp_path / "link").exit_code == 0
+    assert (tmp_path / "link").is_symlink()
+    image = (tmp_path / "file").read_bytes()
+    assert image != b"earlier"
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        assert run("inspect", sealed, "--row", 0, "--save", tmp_path / "pipe").exit_code == 0
+        assert reader.communicate()[0] == image
+
+
+def test_a_file_of_the_user_that_ends_in_part_stays(raw: Path, sealed: Path) -> None:
+    (sealed / "download.part").write_text("mine")
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord0.part").write_text("left over")
+    shard(raw, sealed, num_shards=3)
+    assert {path.name for path in sealed.glob("*.part")} == {"download.part"}
+
+
+def test_names_that_a_killed_repair_has_set_aside_are_found_again(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    (sealed / "train.mindrecord0").rename(sealed / "train.mindrecord0.aside")
+    assert run("repair", sealed).exit_code == 0
+    assert digests(sealed) == before
