@@ -41,7 +41,7 @@ from trainer.runfolder import (
 )
 from trainer.signals import StopSignals
 from trainer.sinking import rounds
-from trainer.starts import note_start
+from trainer.starts import begun_with, note_start
 from trainer.state import RunState
 from trainer.verdict import SUNK, judge_wait, what_limited
 
@@ -54,7 +54,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     """
     began = time.perf_counter()
     home = Path.cwd()
-    plan = plan_run(config, this_machine(config.device))
+    plan = plan_run(config, this_machine(config.device), begun_with(config.out))
     effect = plan.effect
     if not effect.shard_id:  # which rank 0 tells for all
         check_beginning(plan, home)
@@ -62,6 +62,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     if effect.shard_id:
         progress = Silent()  # rank 0 speaks and writes for all
     progress.note(table(plan.decisions))
+    for warning in plan.warnings:
+        progress.note(f"warning: {warning}")
 
     state = RunState()
 
@@ -141,7 +143,8 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     where = "compiling the first step"
     if begun and keeper.restore(progress.note):
         where = f"going on after step {keeper.state.step}"
-    note_start(run, keeper.state.step, keeper.plan.dataset.digest, keeper.plan.decisions)
+    plan, kernels = keeper.plan, keeper.plan.effect.kernels
+    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, "" if kernels is None else kernels.level)
     progress.note(f"run folder {run}; {where}")
 
 
