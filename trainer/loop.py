@@ -61,9 +61,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     _check_data(plan, stop)
     if effect.shard_id:
         progress = Silent()  # rank 0 speaks and writes for all
-    progress.note(table(plan.decisions))
-    for warning in plan.warnings:
-        progress.note(f"warning: {warning}")
+    _tell_beginning(plan, progress)
 
     state = RunState()
 
@@ -108,6 +106,12 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             assert stop.signum is not None
             raise Interrupted(stop.signum, run / LAST)
         return _finish(plan, run, state, progress)
+
+
+def _tell_beginning(plan: RunPlan, progress: Progress) -> None:
+    progress.note(table(plan.decisions))
+    for warning in plan.warnings:
+        progress.note(f"warning: {warning}")
 
 
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
