@@ -74,7 +74,7 @@ def begun_with(out: str | None) -> Begun | None:
 
     Of several processes that began at step 0 the last one made those steps. A damaged line counts as not kept.
     """
-    if out is None or not (Path(out) / LAST).exists():
+    if out is None or not ((Path(out) / LAST).exists() or any(Path(out).glob("step-*.ckpt"))):
         return None
     first = [start for start in _starts(Path(out) / STARTS) if start.step == 0]
     if not first:

@@ -33,14 +33,17 @@ def test_another_form_is_refused(broken: dict[str, object]) -> None:
         Start.from_dict(values)
 
 
-def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpoint", ["last.ckpt", "step-000000009.ckpt"])
+def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(checkpoint: str, tmp_path: Path) -> None:
     version = software()["mindspore"]
     assert begun_with(None) is None
     note_start(tmp_path, 0, "digest", DECISIONS, "SSE41")  # killed before a checkpoint
     assert begun_with(str(tmp_path)) is None
     note_start(tmp_path, 0, "digest", DECISIONS, "AVX2")
     note_start(tmp_path, 9, "digest", DECISIONS, "AVX512_CORE")
-    (tmp_path / "last.ckpt").touch()
+    (tmp_path / "best.ckpt").touch()  # written before the last one: no run goes on from it
+    assert begun_with(str(tmp_path)) is None
+    (tmp_path / checkpoint).touch()
     assert begun_with(str(tmp_path)) == Begun("AVX2", version)
 
 
