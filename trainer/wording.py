@@ -48,7 +48,7 @@ def _convolutions(found: Diagnosis) -> list[str]:
         return []
     now, other = seen.in_effect, seen.other
     text = f"A small convolution takes {now.milliseconds:.3g} ms with {now.level} ({', '.join(now.implementations)})."
-    if other is not None and other.is_reference:
+    if other is not None and other.is_reference and not now.is_reference:
         names = ", ".join(name for name in other.implementations if is_reference(name))
         longer = other.milliseconds / now.milliseconds
         text += (
