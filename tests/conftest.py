@@ -1,4 +1,4 @@
-"""A browser for the tests of pages: one headless Chromium a session, through a real driver."""
+"""The CPU kernels of a run, for all tests; and a browser for those of pages: one headless Chromium per session."""
 
 import json
 import os
@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from trainer.kernels import decide_kernels, this_processor, use_kernels
+
+use_kernels(decide_kernels(this_processor()))  # before any test's first operator: oneDNN looks once a process
 
 FLAGS = (
     "--headless",

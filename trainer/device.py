@@ -6,12 +6,13 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
+from trainer.kernels import Begun, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, role
@@ -38,13 +39,14 @@ class Machine:
     open_files: int = 1 << 20
     rank: int = 0
     ranks: int | None = None
+    processor: Processor = field(default_factory=Processor)
 
 
 @dataclass(frozen=True)
 class InEffect:
     """All that a device decides about a run: values, the table that explains them, and the calls to make.
 
-    `seen` is after how many steps the program sees loss and signals.
+    `seen` is after how many steps the program sees loss and signals; `kernels` is None where the CPU does not compute.
     """
 
     device: str
@@ -62,6 +64,7 @@ class InEffect:
     readers: int = 1
     batchers: int = 1
     open_files: int = 0
+    kernels: Kernels | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -74,7 +77,7 @@ def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
-    return Machine(ascend, usable_cores(), usable_memory(), most_open_files(), rank, ranks)
+    return Machine(ascend, usable_cores(), usable_memory(), most_open_files(), rank, ranks, this_processor())
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -100,11 +103,13 @@ def _ascend_available() -> bool:
     return bool(mindspore.device_context.ascend.is_available())
 
 
-def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None) -> InEffect:
+def decide(
+    config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None, begun: Begun | None = None
+) -> InEffect:
     """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`.
 
     `steps` are the batches of an epoch, 0 when nothing is trained. Without `demand` the pipeline is laid out for the
-    cores alone.
+    cores alone. `begun` is what a run that goes on used before.
     """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
@@ -116,6 +121,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
     memory = None if machine.memory is None else machine.memory // ranks
     feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand)
     precision = decide_precision(config, device)
+    kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
         device=device,
@@ -131,6 +137,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
         decisions=(
             Decision("device", asked(config.device), device, device_why),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
+            *(() if kernels is None else (kernels.decision,)),
             *_threads(device),
             *precision.decisions,
             *sink.decisions,
@@ -144,6 +151,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
         train=sink.call,
         num_shards=ranks,
         shard_id=machine.rank,
+        kernels=kernels,
     )
 
 
@@ -225,11 +233,14 @@ def _together() -> tuple[Call, ...]:
 
 
 def apply(effect: InEffect) -> None:
-    """Allow the open files and make the set-up calls, before any operator runs: set_device raises once one has.
+    """Set the cap of CPU kernels, allow the open files and make the set-up calls, before any operator runs: set_device
+    raises once one has.
 
     Raises TrainerError.
     """
     _check_numpy()
+    if effect.kernels is not None:
+        use_kernels(effect.kernels)
     allow_open_files(effect.open_files)
     for call in effect.setup:
         try:

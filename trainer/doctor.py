@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.config import RunConfig
+from trainer.convolution import Convolutions, is_reference, look_at_convolutions
 from trainer.data import check_labels, pipeline_errors, train_transforms, try_recipe
 from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
@@ -53,7 +54,7 @@ class Diagnosis:
 
     `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
     `confirmed` is the best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what
-    there was no time for.
+    there was no time for. `convolutions` is what oneDNN makes of one on CPU, None elsewhere.
     """
 
     dataset: str
@@ -75,6 +76,7 @@ class Diagnosis:
     failed: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    convolutions: Convolutions | None = None
 
 
 def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals) -> Diagnosis:
@@ -93,11 +95,14 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
         apply(plan.effect)
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         stop.check()
-        return examine(Session(plan, home, seconds, stop, tell))
+        kernels = plan.effect.kernels
+        convolutions = None if kernels is None else look_at_convolutions(kernels)
+        stop.check()
+        return examine(Session(plan, home, seconds, stop, tell), convolutions)
 
 
-def examine(session: Session) -> Diagnosis:
-    """What diagnose does once the data is known to be sound and the device is set up."""
+def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
+    """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
     session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
     trainee = Trainee(session.plan, session.home)
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
@@ -112,6 +117,7 @@ def examine(session: Session) -> Diagnosis:
     found.confirmed = trials.confirm(session.left_s())
     found.tried += trials.tried
     found.failed, found.left_out = trials.failed, found.left_out + trials.left_out
+    found.convolutions = convolutions
     found.traps = find_traps(observe(session.plan, found))
     found.seconds = round(session.spent_s, 1)
     return found
@@ -223,6 +229,7 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
     readers = -(-effect.workers // READING)
     feed = next(part for part in found.parts if part.part == "feed")
     gains = {one.flags: one.gain for one in found.tried}
+    reference, kernels_gain = _reference(found.convolutions)
     return Observation(
         device=effect.device,
         graph=effect.graph,
@@ -255,4 +262,15 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         graph_gain=gains.get(GRAPH),
         o2_gain=gains.get(O2),
         vain=tuple(one.flags for one in found.tried if not one.helps),
+        kernels_asked="default" if effect.kernels is None else effect.kernels.decision.asked,
+        reference=reference,
+        kernels_gain=kernels_gain,
     )
+
+
+def _reference(seen: Convolutions | None) -> tuple[tuple[str, ...], float | None]:
+    """The reference implementations that are in effect, and how many times as fast the alternative is."""
+    if seen is None or not seen.in_effect.is_reference or seen.other is None:
+        return (), None
+    names = tuple(name for name in seen.in_effect.implementations if is_reference(name))
+    return names, seen.in_effect.milliseconds / seen.other.milliseconds

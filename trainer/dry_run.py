@@ -12,6 +12,7 @@ from trainer.device import this_machine
 from trainer.plan import RunPlan, plan_run
 from trainer.resume import finished
 from trainer.runfolder import holds_run, next_run_folder
+from trainer.starts import begun_with
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Foreseen:
             "decisions": [dataclasses.asdict(decision) for decision in self.plan.decisions],
             "calls": [str(call) for call in self.plan.effect.calls],
             "run": str(self.out),
+            "warnings": list(self.plan.warnings),
             "unchecked": list(self.unchecked),
         }
 
@@ -43,7 +45,8 @@ class Foreseen:
             return f"{self.out} is complete; nothing would be done"
         config, what = self.plan.config, "go on with" if holds_run(self.out) else "begin"
         would = f"would {what} {config.model} for {config.epochs} epochs on {self.plan.folder} in {self.out}"
-        return f"{would}\nnot checked: {'; '.join(self.unchecked)}"
+        warnings = "".join(f"\nwarning: {warning}" for warning in self.plan.warnings)
+        return f"{would}{warnings}\nnot checked: {'; '.join(self.unchecked)}"
 
 
 def foresee(config: RunConfig, home: Path) -> Foreseen:
@@ -53,7 +56,8 @@ def foresee(config: RunConfig, home: Path) -> Foreseen:
     complete = finished(config) is not None
     # Another device is planned for on trust; only 'auto' must look.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
-    plan = plan_run(config, dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend"))
+    machine = dataclasses.replace(machine, ascend=machine.ascend or config.device == "Ascend")
+    plan = plan_run(config, machine, begun_with(config.out))
     if not complete:
         check_beginning(plan, home)
     left = () if complete else tuple(unchecked(plan))

@@ -41,7 +41,7 @@ from trainer.runfolder import (
 )
 from trainer.signals import StopSignals
 from trainer.sinking import rounds
-from trainer.starts import note_start
+from trainer.starts import begun_with, note_start
 from trainer.state import RunState
 from trainer.verdict import SUNK, judge_wait, what_limited
 
@@ -54,14 +54,14 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     """
     began = time.perf_counter()
     home = Path.cwd()
-    plan = plan_run(config, this_machine(config.device))
+    plan = plan_run(config, this_machine(config.device), begun_with(config.out))
     effect = plan.effect
     if not effect.shard_id:  # which rank 0 tells for all
         check_beginning(plan, home)
     _check_data(plan, stop)
     if effect.shard_id:
         progress = Silent()  # rank 0 speaks and writes for all
-    progress.note(table(plan.decisions))
+    _tell_beginning(plan, progress)
 
     state = RunState()
 
@@ -108,6 +108,12 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         return _finish(plan, run, state, progress)
 
 
+def _tell_beginning(plan: RunPlan, progress: Progress) -> None:
+    progress.note(table(plan.decisions))
+    for warning in plan.warnings:
+        progress.note(f"warning: {warning}")
+
+
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
     for split in plan.used_splits if plan.effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
         check_files(plan.folder, plan.dataset.splits[split], plan.config.full_check)
@@ -141,7 +147,8 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     where = "compiling the first step"
     if begun and keeper.restore(progress.note):
         where = f"going on after step {keeper.state.step}"
-    note_start(run, keeper.state.step, keeper.plan.dataset.digest, keeper.plan.decisions)
+    plan, kernels = keeper.plan, keeper.plan.effect.kernels
+    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, "" if kernels is None else kernels.level)
     progress.note(f"run folder {run}; {where}")
 
 

@@ -1,9 +1,39 @@
-"""What this process may use of the machine: cores and memory, as affinity and control groups limit them, open files."""
+"""What this process may use of the machine: cores and memory, as affinity and control groups limit them, open files,
+and the CPU's vector instructions.
+"""
 
 import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+
+# oneDNN's names of the x86 levels, from the narrowest up, and the flags of /proc/cpuinfo that each adds.
+INSTRUCTION_SETS = {
+    "SSE41": {"sse4_1"},
+    "AVX": {"avx"},
+    "AVX2": {"avx2"},
+    "AVX512_CORE": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
+}
+
+
+def instruction_set(root: Path = Path("/")) -> str | None:
+    """The widest of INSTRUCTION_SETS that the CPU has; None when it is not x86 or the system does not tell."""
+    flags = _cpu_flags(root)
+    widest = None
+    for name, needed in INSTRUCTION_SETS.items():
+        if not needed <= flags:
+            break
+        widest = name
+    return widest
+
+
+def _cpu_flags(root: Path) -> set[str]:
+    # The same on all cores of a host; ARM calls them Features.
+    try:
+        lines = (root / "proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
 
 
 def usable_cores(root: Path = Path("/")) -> int:

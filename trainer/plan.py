@@ -12,6 +12,7 @@ from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
 from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.feed import Demand
+from trainer.kernels import Begun
 from trainer.models import check_model_name
 from trainer.optim import OPTIMIZERS, parse_scales
 from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recipe
@@ -57,13 +58,22 @@ class RunPlan:
         return split if split is not None and split.rows else None
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know before the run goes on."""
+        kernels = self.effect.kernels
+        return (kernels.warning,) if kernels is not None and kernels.warning else ()
+
+    @property
     def used_splits(self) -> tuple[str, ...]:
         """The splits that the run opens."""
         return ("train",) if self.val_split is None else ("train", "val")
 
 
-def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
-    """Resolve a request on a machine. Raises TrainerError for a request, ContractError for data that will not do."""
+def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) -> RunPlan:
+    """Resolve a request on a machine; `begun` is what a run that goes on used before.
+
+    Raises TrainerError for a request, ContractError for data that will not do.
+    """
     check_model_name(config.model)
     _check_forms(config)
     recipe = _with_options(find_recipe(config.recipe), config)
@@ -76,7 +86,7 @@ def plan_run(config: RunConfig, machine: Machine) -> RunPlan:
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
     ranks = machine.ranks or config.ranks or 1
     steps = _steps(config.batch_size * ranks, dataset, folder)
-    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size))
+    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size), begun)
     _check_sink_column(effect, config.batch_size, pixels.size)
     lr = optimizer.lr if config.lr is None else config.lr
     weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay

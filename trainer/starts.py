@@ -1,5 +1,6 @@
 """What each process of a run began with: from which step, on which software, and what was in effect then."""
 
+import contextlib
 import importlib.metadata
 import json
 import platform
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.decision import Decision
-from trainer.runfolder import STARTS, sync
+from trainer.kernels import Begun
+from trainer.runfolder import LAST, STARTS, sync
 
 PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 
@@ -20,6 +22,8 @@ class Start:
     """One process that began a run, or went on with it after step `step`; `at` is its clock, UTC, to the second.
 
     `dataset_digest` is the identity of the data, `software` names versions, `decisions` is the table that was printed.
+    `instruction_set` is that of the CPU kernels in effect, empty in lines of before it was kept, and where another
+    device computes.
     """
 
     step: int
@@ -27,6 +31,7 @@ class Start:
     dataset_digest: str
     software: dict[str, str] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
+    instruction_set: str = ""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
@@ -37,6 +42,7 @@ class Start:
             dataset_digest=str(values["dataset_digest"]),
             software={str(name): str(version) for name, version in values["software"].items()},
             decisions=tuple(Decision(**{key: str(text) for key, text in one.items()}) for one in values["decisions"]),
+            instruction_set=str(values.get("instruction_set", "")),
         )
 
 
@@ -51,11 +57,35 @@ def software() -> dict[str, str]:
     return found
 
 
-def note_start(run: Path, step: int, dataset_digest: str, decisions: Sequence[Decision]) -> None:
+def note_start(
+    run: Path, step: int, dataset_digest: str, decisions: Sequence[Decision], instruction_set: str = ""
+) -> None:
     """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    start = Start(step, now, dataset_digest, software(), tuple(decisions))
+    start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set)
     path = run / STARTS
     with path.open("a") as file:
         file.write(json.dumps(asdict(start)) + "\n")
     sync(path)
+
+
+def begun_with(out: str | None) -> Begun | None:
+    """What the run in the folder `out` computed its first steps with; None when there is no checkpoint to go on from.
+
+    Of several processes that began at step 0 the last one made those steps. A damaged line counts as not kept.
+    """
+    if out is None or not ((Path(out) / LAST).exists() or any(Path(out).glob("step-*.ckpt"))):
+        return None
+    first = [start for start in _starts(Path(out) / STARTS) if start.step == 0]
+    if not first:
+        return Begun("", "")
+    return Begun(first[-1].instruction_set, first[-1].software.get("mindspore", ""))
+
+
+def _starts(path: Path) -> list[Start]:
+    found = []
+    with contextlib.suppress(OSError):
+        for line in path.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                found.append(Start.from_dict(json.loads(line)))
+    return found

@@ -7,6 +7,7 @@ GRAPH, O2, WORKERS, RESIZE = "--mode graph", "--amp-level O2", "--workers {}", "
 LARGE = 1.6  # times the side that training looks at: from there on most decoded pixels are thrown away
 IDLE = 0.75  # of the cores that are busy: below that a feed with fewer threads than cores leaves speed lying
 COLD = 0.5  # of the cached rate
+KERNELS_GAIN = 1.15  # what another cap of CPU instructions must gain
 BATCH_GAIN = 1.15  # what twice the batch must gain, for the batch to count as small
 
 
@@ -17,7 +18,9 @@ class Observation:
     Sides in pixels: `short_side` is the median shorter side of stored images, `image_side` that of what training sees,
     `resize_side` what to shard with. `python_ops` are the names of transforms that run in Python. Rates in images/s:
     `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives. `vain` are the
-    flags that gained nothing when they were tried: a trap that only they would mend is none here.
+    flags that gained nothing when they were tried: a trap that only they would mend is none here. `reference` are the
+    implementations of convolutions on oneDNN's reference path, `kernels_gain` is how many times as fast one is with the
+    cap that the trainer would choose, `kernels_asked` is the cap that the user has set.
     """
 
     device: str
@@ -51,6 +54,9 @@ class Observation:
     graph_gain: float | None = None
     o2_gain: float | None = None
     vain: tuple[str, ...] = ()
+    kernels_asked: str = "default"
+    reference: tuple[str, ...] = ()
+    kernels_gain: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,17 @@ def pynative(seen: Observation) -> Trap | None:
     if seen.graph or GRAPH in seen.vain:
         return None
     return Trap("pynative mode", f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}", GRAPH)
+
+
+def reference_convolutions(seen: Observation) -> Trap | None:
+    """A cap of the user's that leads convolutions to plain loops."""
+    if not seen.reference or seen.kernels_gain is None or seen.kernels_gain < KERNELS_GAIN:
+        return None
+    text = (
+        f"{seen.kernels_asked} was asked for, and with it oneDNN runs convolutions on its reference path "
+        f"({', '.join(seen.reference)}); with AVX2 one was {seen.kernels_gain:.3g} times as fast"
+    )
+    return Trap("reference convolutions", text, "leave ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA out")
 
 
 def float32_on_ascend(seen: Observation) -> Trap | None:
@@ -187,6 +204,7 @@ def _gain(gain: float | None, what: str) -> str:
 
 
 TRAPS: tuple[Callable[[Observation], Trap | None], ...] = (
+    reference_convolutions,
     pynative,
     float32_on_ascend,
     sink_without_effect,

@@ -4,7 +4,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from trainer.bench import FILES, PYTHON, Comparison
+from trainer.convolution import is_reference
 from trainer.doctor import Diagnosis
+from trainer.kernels import ONEDNN
 from trainer.remedies import Tried
 from trainer.stages import Measured
 from trainer.verdict import BALANCED, COMPUTE, FEED, MARGIN
@@ -28,6 +30,7 @@ def doctor_text(found: Diagnosis) -> str:
     sections = [
         "\n".join(_wrapped(head)),
         "\n".join(_table(found)),
+        *_convolutions(found),
         "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
         *_section("What helped when it was tried, by turns with what there is:", _helped(found)),
         *_section("Tried without a steady gain:", _vain(found)),
@@ -36,6 +39,23 @@ def doctor_text(found: Diagnosis) -> str:
         *_section("Left out for lack of time:", found.left_out),
     ]
     return "\n\n".join(sections)
+
+
+def _convolutions(found: Diagnosis) -> list[str]:
+    """How oneDNN runs a convolution; where the trainer has capped it, what other programs miss."""
+    seen = found.convolutions
+    if seen is None:
+        return []
+    now, other = seen.in_effect, seen.other
+    text = f"A small convolution takes {now.milliseconds:.3g} ms with {now.level} ({', '.join(now.implementations)})."
+    if other is not None and other.is_reference and not now.is_reference:
+        names = ", ".join(name for name in other.implementations if is_reference(name))
+        longer = other.milliseconds / now.milliseconds
+        text += (
+            f" Without the cap that trainer sets it takes {longer:.3g} times as long, on oneDNN's reference path "
+            f"({names}): set {ONEDNN}={now.level} in programs of your own."
+        )
+    return ["\n".join(_wrapped(text))]
 
 
 def bench_text(found: Comparison) -> str:

@@ -2,12 +2,14 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from schemas.errors import ContractError
+from tests.trainer.run_folders import start
 from trainer import cli
 from trainer.errors import TrainerError, WrongUsage
 
@@ -81,3 +83,16 @@ def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path
     assert isinstance(dry_run(stripes, *begin).exception, TrainerError)
     Path("mine/last.ckpt").touch()
     assert "would go on with tiny" in dry_run(stripes, *begin).stdout
+
+
+def test_run_that_cannot_go_on_exactly_is_warned_of_dry(stripes: Path) -> None:
+    begin = ["--out", "mine"]
+    config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
+    Path("mine").mkdir()
+    Path("mine/config.json").write_text(json.dumps(config))
+    Path("mine/starts.jsonl").write_text(json.dumps(asdict(replace(start(), software={"mindspore": "1.0.0"}))) + "\n")
+    assert "warning" not in dry_run(stripes, *begin).stdout
+    Path("mine/last.ckpt").touch()
+    [warning] = json.loads(dry_run(stripes, *begin, "--json").stdout)["warnings"]
+    assert warning.startswith("this run began on MindSpore 1.0.0, now it is ")
+    assert f"\nwarning: {warning}\n" in dry_run(stripes, *begin).stdout

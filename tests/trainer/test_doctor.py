@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.trainer.test_wording import FOUND
+from tests.trainer.test_wording import FAST, FOUND, SLOW
 from trainer import doctor
 from trainer.cli import cli
 from trainer.config import RunConfig
+from trainer.convolution import Convolutions
 from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
+from trainer.kernels import Processor
 from trainer.plan import plan_run
 from trainer.remedies import Tried
 from trainer.session import Session
@@ -51,6 +53,8 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     asked = {f"--amp-level {level}" for level in ("O1", "O2", "O3", "auto")}
     assert asked <= {one.flags for one in found.tried} | set(found.failed) | set(found.left_out)
     assert all(one.helps is False or one.gain >= 1.05 for one in found.tried)
+    assert found.convolutions is not None
+    assert not found.convolutions.in_effect.is_reference
     assert os.listdir(inside / "work") == []
     assert [path.name for path in inside.iterdir()] == ["work"]
 
@@ -97,6 +101,24 @@ def test_interrupted_doctor_leaves_nothing_behind(stripes: Path, tmp_path: Path)
     assert err.splitlines()[-1] == "Error: stopped by SIGINT"
     assert os.listdir(tmp_path) == ["tmp"]
     assert os.listdir(tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "names", "gain"),
+    [
+        (Convolutions(SLOW, FAST), ("jit_uni_ncsp:conv+ref:any",), 45.0),
+        (Convolutions(FAST, SLOW), (), None),  # our own choice: no trap
+        (Convolutions(SLOW), (), None),
+        (None, (), None),
+    ],
+)
+def test_reference_path_is_observed_where_the_user_has_asked_for_it(
+    seen: Convolutions | None, names: tuple[str, ...], gain: float | None, stripes: Path
+) -> None:
+    processor = Processor("AVX512_CORE", "ONEDNN_MAX_CPU_ISA", "AVX512_CORE", "2.10.0")
+    plan = plan_run(replace(QUICK, dataset=str(stripes)), Machine(ascend=False, cores=2, processor=processor))
+    observed = doctor.observe(plan, replace(FOUND, convolutions=seen))
+    assert (observed.kernels_asked, observed.reference, observed.kernels_gain) == ("AVX512_CORE", names, gain)
 
 
 def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
+from trainer.machine import allow_open_files, instruction_set, most_open_files, usable_cores, usable_memory
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -53,3 +53,24 @@ def test_soft_limit_of_open_files_is_raised_and_never_lowered() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most_open_files(), before[1]), before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "widest"),
+    [
+        ("flags\t\t: fpu sse4_1 avx avx2 avx512f avx512dq avx512cd avx512bw avx512vl\n", "AVX512_CORE"),
+        ("flags\t\t: fpu sse4_1 avx avx2 avx512f avx512cd avx512er\n", "AVX2"),  # Xeon Phi
+        ("processor: 0\nflags\t: fpu sse4_1 avx avx2 avx_vnni\n\nprocessor: 1\nflags\t: fpu\n", "AVX2"),
+        ("flags\t\t: fpu sse4_1 avx\n", "AVX"),
+        ("flags\t\t: fpu sse4_1 avx2\n", "SSE41"),  # a hypervisor that hides a level hides what rests on it
+        ("flags\t\t: fpu sse2\n", None),
+        ("processor: 0\nFeatures\t: fp asimd sve\n", None),
+        ("", None),
+    ],
+)
+def test_widest_instruction_set_is_that_of_all_flags_up_to_it(cpuinfo: str, widest: str | None, tmp_path: Path) -> None:
+    assert instruction_set(write(tmp_path, {"proc/cpuinfo": cpuinfo})) == widest
+
+
+def test_machine_without_cpuinfo_has_no_known_instruction_set(tmp_path: Path) -> None:
+    assert instruction_set(tmp_path) is None

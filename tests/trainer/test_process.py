@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +14,19 @@ import mindspore
 import pytest
 
 from tests.trainer.conftest import RUN_FILES
+from trainer.kernels import DNNL, ONEDNN, OURS
+from trainer.machine import instruction_set
 
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 
 
-def start(*arguments: object, cwd: Path, kill_at: str = "") -> "subprocess.Popen[str]":
+def start(*arguments: object, cwd: Path, kill_at: str = "", cap: str = "") -> "subprocess.Popen[str]":
     root = Path(__file__).parents[2]
-    environment = {key: value for key, value in os.environ.items() if key != "GLOG_v"} | {
+    left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
+    environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
         "PYTHONPATH": str(root),
         "TRAINER_KILL_AT": kill_at,
+        ONEDNN: cap,
     }
     command = [sys.executable, "-m", "trainer", *map(str, arguments)]
     pipe = subprocess.PIPE
@@ -53,7 +58,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     assert os.listdir(tmp_path) == ["mine"]
     assert sorted(os.listdir(tmp_path / "mine")) == sorted([*RUN_FILES, "eval"])
     told = err.splitlines()
-    assert len(told) == 9, err
+    assert len(told) == 10, err
     assert told[-1] == "kept in mine/eval/val; 'trainer report mine' makes a page of it"
 
 
@@ -91,6 +96,25 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
     assert f"going on after step {step - 1}" in err
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole"), f"killed at step {step}"
     assert finish(start(*command, "killed", cwd=tmp_path))[2].endswith("is complete; nothing is left to do\n")
+
+
+@pytest.mark.slow
+def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differs(
+    stripes: Path, tmp_path: Path
+) -> None:
+    command = ["run", stripes, *QUICK, "--epochs", "1", "--save-every", "1", "--out"]
+    assert finish(start(*command, "whole", cwd=tmp_path, cap="SSE41"))[0] == 0
+    assert finish(start(*command, "killed", cwd=tmp_path, kill_at="step:2", cap="SSE41"))[0] == -signal.SIGKILL
+    shutil.copytree(tmp_path / "killed", tmp_path / "other")
+    code, _, err = finish(start(*command, "killed", cwd=tmp_path))
+    assert code == 0, err
+    assert "warning" not in err
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    if instruction_set() not in (None, "SSE41"):
+        code, _, err = finish(start(*command, "other", cwd=tmp_path, cap="AVX"))
+        assert code == 0, err
+        assert "this run began with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'" in err
+        assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
 def contents(run: Path) -> list[object]:

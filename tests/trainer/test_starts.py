@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
-from trainer.starts import Start, note_start, software
+from trainer.kernels import Begun
+from trainer.starts import Start, begun_with, note_start, software
 
 
 def read(run: Path) -> list[Start]:
@@ -30,3 +31,33 @@ def test_another_form_is_refused(broken: dict[str, object]) -> None:
     values = whole | broken if broken else {}
     with pytest.raises((TypeError, KeyError, ValueError, AttributeError)):
         Start.from_dict(values)
+
+
+@pytest.mark.parametrize("checkpoint", ["last.ckpt", "step-000000009.ckpt"])
+def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(checkpoint: str, tmp_path: Path) -> None:
+    version = software()["mindspore"]
+    assert begun_with(None) is None
+    note_start(tmp_path, 0, "digest", DECISIONS, "SSE41")  # killed before a checkpoint
+    assert begun_with(str(tmp_path)) is None
+    note_start(tmp_path, 0, "digest", DECISIONS, "AVX2")
+    note_start(tmp_path, 9, "digest", DECISIONS, "AVX512_CORE")
+    (tmp_path / "best.ckpt").touch()  # written before the last one: no run goes on from it
+    assert begun_with(str(tmp_path)) is None
+    (tmp_path / checkpoint).touch()
+    assert begun_with(str(tmp_path)) == Begun("AVX2", version)
+
+
+@pytest.mark.parametrize("text", [None, "", "{}\n", "not JSON\n", '{"step": 0, "at": 1, "dataset_digest": ""}\n'])
+def test_run_whose_starts_cannot_be_read_has_kernels_that_are_not_known(text: str | None, tmp_path: Path) -> None:
+    (tmp_path / "last.ckpt").touch()
+    if text is not None:
+        (tmp_path / "starts.jsonl").write_text(text)
+    assert begun_with(str(tmp_path)) == Begun("", "")
+
+
+def test_line_of_before_the_kernels_were_kept_is_read(tmp_path: Path) -> None:
+    line = json.loads(json.dumps(vars(start()), default=vars))
+    del line["instruction_set"]
+    (tmp_path / "last.ckpt").touch()
+    (tmp_path / "starts.jsonl").write_text(json.dumps(line) + "\n")
+    assert begun_with(str(tmp_path)) == Begun("", "2.10.0")

@@ -47,6 +47,14 @@ def test_a_run_without_traps_has_none(seen: Observation) -> None:
 @pytest.mark.parametrize(
     ("base", "changes", "name", "figure", "remedy"),
     [
+        (
+            CLEAN,
+            {"kernels_asked": "AVX512_CORE", "reference": ("jit_uni_ncsp:conv+ref:any",), "kernels_gain": 45.2},
+            "reference convolutions",
+            "AVX512_CORE was asked for, and with it oneDNN runs convolutions on its reference path "
+            "(jit_uni_ncsp:conv+ref:any); with AVX2 one was 45.2 times as fast",
+            "leave ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA out",
+        ),
         (ASCEND, {"graph": False, "sink": False}, "pynative mode", "one by one", "--mode graph"),
         (CLEAN, {"graph": False, "graph_gain": 2.5}, "pynative mode", "2.50 times as fast", "--mode graph"),
         (ASCEND, {"amp_level": "O0", "o2_gain": 1.8}, "O0 on Ascend", "O2 was 1.80 times", "--amp-level O2"),
@@ -98,6 +106,9 @@ def test_trap_is_named_with_its_figures_and_a_remedy(
         {"cold_per_s": 800.0, "cached_per_s": 1000.0},  # the storage is as fast as its cache
         {"cold_per_s": None, "cached_per_s": None},
         {"sink_asked": False},
+        {"reference": ("ref:any",)},  # nothing to compare it with
+        {"reference": ("ref:any",), "kernels_gain": 1.1},
+        {"kernels_asked": "AVX2"},
         {"open_files_wanted": 4096},
         # Tried in vain: what did not help is not recommended.
         {"short_side": 480, "vain": ("dataprep shard ... --resize 256",)},

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from trainer import doctor
 from trainer.cli import cli
 from trainer.config import RunConfig
+from trainer.convolution import Convolution, Convolutions
 from trainer.doctor import Diagnosis
 from trainer.remedies import Tried
 from trainer.stages import Measured
@@ -56,6 +57,22 @@ FOUND = Diagnosis(
     failed={"--amp-level O1": "no such kernel"},
     left_out=["--amp-level O3"],
 )
+
+
+FAST = Convolution("AVX2", ("x64:gemm:jit",), 2.0)
+SLOW = Convolution("AVX512_CORE", ("jit_uni_ncsp:conv+ref:any", "x64:gemm:jit"), 90.0)
+
+
+def test_convolution_is_told_with_what_plain_mindspore_would_make_of_it() -> None:
+    section = doctor_text(replace(FOUND, convolutions=Convolutions(FAST, SLOW))).split("\n\n")[2]
+    assert section.splitlines() == [
+        "A small convolution takes 2 ms with AVX2 (x64:gemm:jit). Without the cap that",
+        "trainer sets it takes 45 times as long, on oneDNN's reference path",
+        "(jit_uni_ncsp:conv+ref:any): set ONEDNN_MAX_CPU_ISA=AVX2 in programs of your",
+        "own.",
+    ]
+    alone = doctor_text(replace(FOUND, convolutions=Convolutions(FAST))).split("\n\n")[2]
+    assert alone == "A small convolution takes 2 ms with AVX2 (x64:gemm:jit)."
 
 
 def test_table_and_verdict_fit_a_terminal_and_read_from_top_to_bottom() -> None:
