@@ -17,6 +17,7 @@ class Chain:
     `size` is width and height in pixels where the header alone tells all there is to know: 8-bit grey or RGB with no
     EXIF, colour profile or second picture; else None. `scan` is where the scan of a JPEG begins that is
     one scan and nothing behind it, as cameras write it; else 0.
+    `unread` names a kind that is refused whatever the decoders make of it; `warnings` are those of Picture.
     """
 
     problem: str | None = None
@@ -27,6 +28,8 @@ class Chain:
     bad_extra: bool = False
     size: tuple[int, int] | None = None
     scan: int = 0
+    unread: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def webp_chain(data: bytes, headers_only: bool = False) -> Chain:

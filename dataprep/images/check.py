@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from dataprep.images.chain import Chain, webp_chain
-from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
+from dataprep.images.chain import Chain
+from dataprep.images.codec_messages import CodecMessages
 from dataprep.images.pixels import (
     ANGLES,
     flatten,
@@ -23,9 +23,10 @@ from dataprep.images.pixels import (
     remake,
     to_eight_bit,
 )
-from dataprep.images.png import PNG_MAGIC, png_chain, png_stream_problem, png_without_bad_extras
-from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.png import png_stream_problem, png_without_bad_extras
+from dataprep.images.policy import Notes, Picture, Policy, Refusal
 from dataprep.images.reasons import of_error, of_unknown
+from dataprep.images.structure import walk_chain
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
@@ -64,12 +65,12 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
     stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
     if stream_problem:
         raise Refusal("corrupt", stream_problem)
-    with _blaming_file(chain):
+    with CodecMessages(image.format) as messages, _blaming_file(chain):
         profile = profile_to_convert(image, policy)
         if _passes(image, chain, policy) and profile is None:
             begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
             return _pass_through(data, image, policy, want_pixels, begun)
-        return remake(image, chain, policy, profile)
+        return remake(image, chain, policy, profile, messages)
 
 
 @contextmanager
@@ -118,10 +119,10 @@ def _has_frames(image: Image.Image) -> bool:
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
-    """The chain of a JPEG, PNG or WebP, which must be whole; an empty one for other data."""
-    walks = ((JPEG_MAGIC, jpeg_chain), (PNG_MAGIC, png_chain), (b"RIFF", webp_chain))
-    walk = next((walk for magic, walk in walks if data.startswith(magic)), None)
-    chain = walk(data, policy.check == "header") if walk else Chain()
+    """The chain of the file, which must be whole; an empty one for data of unknown structure."""
+    chain = walk_chain(data, policy.check == "header")
+    if chain.unread:
+        raise Refusal("unsupported_format", f"it is {chain.unread}")
     if chain.problem:
         raise Refusal("corrupt" if chain.checksum else "truncated", chain.problem)
     return chain
@@ -187,7 +188,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
         finally:
             ImageFile.LOAD_TRUNCATED_IMAGES = False
         angle = orientation(image)
-        image = to_eight_bit(image, str(image.format), [])
+        image = to_eight_bit(image, str(image.format), Policy(), Notes())
         image.thumbnail((side, side), reducing_gap=3.0)
         image = flatten(image, Policy.background) if image.mode == "RGBA" else image
         return image.transpose(ANGLES[angle]) if angle != 1 else image

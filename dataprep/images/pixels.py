@@ -7,7 +7,9 @@ from typing import Any
 from PIL import Image, ImageCms
 
 from dataprep.images.chain import Chain
-from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.codec_messages import CodecMessages
+from dataprep.images.depth import note_low_range, to_grey
+from dataprep.images.policy import Notes, Picture, Policy, Refusal
 
 ANGLES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -47,22 +49,24 @@ def is_animated(image: Image.Image) -> bool:
     return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
-def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Picture:
+def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages) -> Picture:
     """Decode an opened image, bring its pixels to the policy and encode them; Pillow's errors come through."""
-    changed: list[str] = []
+    notes = Notes(warnings=list(chain.warnings))
+    changed = notes.changed
     source = str(image.format)
     if is_animated(image):
         changed.append("first_frame")
     full = image.size
     if policy.resize is not None and source in ("JPEG", "MPO"):
         image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
-    image.load()
+    notes.warnings += messages.load(image)
     angle = orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
     if profile is not None:
         image = _to_srgb(image, profile, changed)
-    if chain.deep and image.mode == "RGB":
+    if chain.deep and image.mode in ("RGB", "RGBA", "RGBa", "CMYK", "LA"):
         changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
-    image = to_eight_bit(image, source, changed)
+        note_low_range(notes, _largest(image) << 8)
+    image = to_eight_bit(image, source, policy, notes)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
         full = full[::-1] if angle >= 5 else full
@@ -80,7 +84,8 @@ def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Pi
         changed.append("recoded")  # a kind of JPEG or PNG that not every decoder reads
     started = perf_counter()
     encoded = _encode(image, target, policy)
-    return Picture(encoded, *image.size, tuple(changed), image, perf_counter() - started)
+    seconds = perf_counter() - started
+    return Picture(encoded, *image.size, tuple(changed), image, seconds, tuple(dict.fromkeys(notes.warnings)))
 
 
 def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Image:
@@ -101,32 +106,31 @@ def _target(source: str, policy: Policy) -> str:
     return policy.image_format.upper()
 
 
-def to_eight_bit(image: Image.Image, source: str, changed: list[str]) -> Image.Image:
-    """The picture in mode RGB or L, or RGBA where it has transparent parts."""
+def _largest(image: Image.Image) -> int:
+    """The largest value of the colour channels."""
+    colours = image.getbands()[: 1 if image.mode == "LA" else 3]
+    return max(int(image.getchannel(band).getextrema()[1]) for band in colours)
+
+
+def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:
+    """The picture in mode RGB or L, or RGBA where it has transparent parts; raises Refusal for an unknown depth."""
+    grey = to_grey(image, source, policy, notes)
+    if grey is not None:
+        return grey
     mode = image.mode
-    if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
-        changed.append("depth_16_to_8")
-        return _high_byte(image)
-    if mode in ("I", "F"):
-        raise Refusal("unsupported_depth", f"its pixels are of mode {mode}: no value of them is known to be white")
     if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
-        return image.convert("RGBA")
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema()[1] == 0:
+            notes.warnings.append("transparent_everywhere")
+        return image
     if mode == "1":
-        changed.append("bilevel_to_grey")
+        notes.changed.append("bilevel_to_grey")
         return image.convert("L")
     if mode == "P":
-        changed.append("palette_expanded")
+        notes.changed.append("palette_expanded")
     elif mode not in ("L", "RGB"):
-        changed.append(f"{mode.lower()}_to_rgb")
+        notes.changed.append(f"{mode.lower()}_to_rgb")
     return image if mode in ("L", "RGB") else image.convert("RGB")
-
-
-def _high_byte(image: Image.Image) -> Image.Image:
-    """16-bit grey shifted by 8, as the trainer's decoder does; Pillow's own convert clips at 255."""
-    import numpy as np
-
-    values = np.asarray(image)
-    return Image.fromarray((values.clip(0, 0xFFFF) >> 8).astype(np.uint8))
 
 
 def flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:

@@ -1,6 +1,6 @@
 """What is asked of images, what one is when it is written, and why one is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from PIL import Image
 
@@ -16,8 +16,12 @@ class Policy:
     in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
     sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
 
-    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, and
-    transparent pixels are laid over `background`.
+    `depth_bits`, 9..16, is how many bits of a 16-bit value are used: values are shifted down by so many less eight.
+    `depth_range` (low, high) maps these values of grey pixels of more than 8 bits to 0 and 255; without it 32-bit,
+    signed and float pixels are refused.
+
+    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, and transparent pixels are laid over
+    `background`.
     """
 
     check: str = "decode"
@@ -31,6 +35,16 @@ class Policy:
     max_pixels: int = 178_956_970
     max_bytes: int = 256 << 20
     background: tuple[int, int, int] = (255, 255, 255)
+    depth_bits: int = 16
+    depth_range: tuple[float, float] | None = None
+
+
+@dataclass
+class Notes:
+    """What is noted while pixels are brought to the policy: the names in Picture.changed and Picture.warnings."""
+
+    changed: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

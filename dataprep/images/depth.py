@@ -1,0 +1,96 @@
+"""Grey pixels of more than eight bits, and signed, 32-bit and float ones, brought to eight bits."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from dataprep.images.policy import Notes, Policy, Refusal
+
+# TIFF tags
+_BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+_WHITE_IS_ZERO = 0
+_UNSIGNED, _SIGNED = 1, 2
+
+
+def to_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
+    """The picture in mode L; None for one whose pixels are no deep grey. Raises Refusal where no value is known to be
+    white and `policy.depth_range` does not say it.
+
+    Values of known depth are shifted as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
+    a TIFF whose white is zero up to eight bits; above, it is inverted here.
+    """
+    values = _values(image, source)
+    if values is None:
+        return None
+    bits = _known_bits(image, source)
+    if policy.depth_range is not None:
+        grey = _mapped(values, policy.depth_range)
+        notes.changed.append("depth_range_mapped")
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            notes.warnings.append("not_a_number_pixels")
+    elif bits is None:
+        raise Refusal(
+            "unsupported_depth",
+            f"unsupported pixel mode {_kind(image, values)}: its value range is unknown; give it with --depth-range",
+        )
+    else:
+        grey = _shifted(values, bits if bits < 16 else policy.depth_bits, notes)
+    if values.dtype != np.int8 and _tag(image, _PHOTOMETRIC) == (_WHITE_IS_ZERO,):
+        grey = 255 - grey
+    return Image.fromarray(grey)
+
+
+def note_low_range(notes: Notes, largest: int) -> None:
+    """Warn of a picture whose largest 16-bit value is below a quarter of the range: it comes out nearly black."""
+    if 0 < largest < 1 << 14:
+        notes.warnings.append("low_range_16_bit")
+
+
+def _values(image: Image.Image, source: str) -> NDArray[Any] | None:
+    """The stored values, in a dtype that holds them as they are meant."""
+    mode = image.mode
+    if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
+        return np.asarray(image).clip(0, 0xFFFF).astype(np.uint16)
+    if mode == "I" and _tag(image, _BITS) == (32,) and _tag(image, _SAMPLE_FORMAT) in (None, (_UNSIGNED,)):
+        return np.asarray(image).view(np.uint32)  # Pillow keeps 32 unsigned bits as signed ones
+    if mode in ("I", "F"):
+        return np.asarray(image)
+    if mode == "L" and _tag(image, _SAMPLE_FORMAT) == (_SIGNED,) and _tag(image, _PHOTOMETRIC) != (_WHITE_IS_ZERO,):
+        return np.asarray(image).view(np.int8)
+    return None
+
+
+def _known_bits(image: Image.Image, source: str) -> int | None:
+    """How many bits white has; None where nothing says it."""
+    if image.mode.startswith("I;16") and _tag(image, _SAMPLE_FORMAT) != (_SIGNED,):
+        return 12 if _tag(image, _BITS) == (12,) else 16
+    return 16 if source in ("PNG", "PPM") and image.mode == "I" else None
+
+
+def _tag(image: Image.Image, number: int) -> tuple[int, ...] | None:
+    """The values of a TIFF tag; None for another format."""
+    tags = getattr(image, "tag_v2", None)
+    value = tags.get(number) if tags is not None else None
+    return value if isinstance(value, tuple) else None if value is None else (value,)
+
+
+def _kind(image: Image.Image, values: NDArray[Any]) -> str:
+    return f"{image.mode} ({values.dtype})"
+
+
+def _shifted(values: NDArray[Any], bits: int, notes: Notes) -> NDArray[np.uint8]:
+    notes.changed.append("depth_16_to_8")
+    if bits == 16:
+        note_low_range(notes, int(values.max(initial=0)))
+    elif values.max(initial=0) >> bits:
+        notes.warnings.append("above_depth_bits")
+    return (values >> (bits - 8)).clip(0, 255).astype(np.uint8)
+
+
+def _mapped(values: NDArray[Any], limits: tuple[float, float]) -> NDArray[np.uint8]:
+    """Linear from low..high to 0..255, clipped and rounded; what is no number becomes 0."""
+    low, high = limits
+    share = (values.astype(np.float64) - low) / (high - low)
+    return (np.nan_to_num(share, nan=0.0).clip(0, 1) * 255 + 0.5).astype(np.uint8)
