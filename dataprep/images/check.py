@@ -90,10 +90,10 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
             raise Refusal(*of_error(error)) from None
 
 
-def _open(data: bytes, policy: Policy) -> Image.Image:
+def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
     with _blaming_file():
         try:
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=FORMATS)
         except UnidentifiedImageError:
             raise Refusal(*of_unknown(data)) from None
     _check_size(*image.size, policy)
@@ -179,7 +179,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
 
     Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
     """
-    image = _open(data, Policy(max_pixels=max_pixels))
+    image: Image.Image = _open(data, Policy(max_pixels=max_pixels))
     with _blaming_file():
         ImageFile.LOAD_TRUNCATED_IMAGES = True
         try:

@@ -15,8 +15,8 @@ _UNSIGNED, _SIGNED = 1, 2
 
 
 def to_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
-    """The picture in mode L; None for one whose pixels are no deep grey. Raises Refusal where no value is known to be
-    white and `policy.depth_range` does not say it.
+    """The picture in mode L, or LA where one value is transparent; None for one whose pixels are no deep grey. Raises
+    Refusal where no value is known to be white and `policy.depth_range` does not say it.
 
     Values of known depth are shifted as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
     a TIFF whose white is zero up to eight bits; above, it is inverted here.
@@ -24,21 +24,15 @@ def to_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Im
     values = _values(image, source)
     if values is None:
         return None
-    bits = _known_bits(image, source)
-    if policy.depth_range is not None:
-        grey = _mapped(values, policy.depth_range)
-        notes.changed.append("depth_range_mapped")
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            notes.warnings.append("not_a_number_pixels")
-    elif bits is None:
-        raise Refusal(
-            "unsupported_depth",
-            f"unsupported pixel mode {_kind(image, values)}: its value range is unknown; give it with --depth-range",
-        )
-    else:
-        grey = _shifted(values, bits if bits < 16 else policy.depth_bits, notes)
+    if values.dtype == np.int8 and policy.depth_range is None:
+        notes.warnings.append("signed_8_bit")  # more often a wrong label than values below zero: taken as they are
+        return None
+    grey = _eight_bits(image, values, policy, notes)
     if values.dtype != np.int8 and _tag(image, _PHOTOMETRIC) == (_WHITE_IS_ZERO,):
-        grey = 255 - grey
+        grey = np.subtract(255, grey, dtype=np.uint8)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int) and values.dtype == np.uint16:
+        return Image.fromarray(np.dstack([grey, np.where(values == clear, 0, 255).astype(np.uint8)]))
     return Image.fromarray(grey)
 
 
@@ -49,7 +43,7 @@ def note_low_range(notes: Notes, largest: int) -> None:
 
 
 def _values(image: Image.Image, source: str) -> NDArray[Any] | None:
-    """The stored values, in a dtype that holds them as they are meant."""
+    """The stored values, in a dtype that holds them as they are meant; uint16 where it is known what white is."""
     mode = image.mode
     if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
         return np.asarray(image).clip(0, 0xFFFF).astype(np.uint16)
@@ -62,11 +56,19 @@ def _values(image: Image.Image, source: str) -> NDArray[Any] | None:
     return None
 
 
-def _known_bits(image: Image.Image, source: str) -> int | None:
-    """How many bits white has; None where nothing says it."""
-    if image.mode.startswith("I;16") and _tag(image, _SAMPLE_FORMAT) != (_SIGNED,):
-        return 12 if _tag(image, _BITS) == (12,) else 16
-    return 16 if source in ("PNG", "PPM") and image.mode == "I" else None
+def _eight_bits(image: Image.Image, values: NDArray[Any], policy: Policy, notes: Notes) -> NDArray[np.uint8]:
+    if policy.depth_range is not None:
+        notes.changed.append("depth_range_mapped")
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            notes.warnings.append("not_a_number_pixels")
+        return _mapped(values, policy.depth_range)
+    if values.dtype != np.uint16:
+        kind = f"{image.mode} ({values.dtype})"
+        raise Refusal(
+            "unsupported_depth",
+            f"unsupported pixel mode {kind}: its value range is unknown; give it with --depth-range",
+        )
+    return _shifted(values, 12 if _tag(image, _BITS) == (12,) else policy.depth_bits, notes)
 
 
 def _tag(image: Image.Image, number: int) -> tuple[int, ...] | None:
@@ -74,10 +76,6 @@ def _tag(image: Image.Image, number: int) -> tuple[int, ...] | None:
     tags = getattr(image, "tag_v2", None)
     value = tags.get(number) if tags is not None else None
     return value if isinstance(value, tuple) else None if value is None else (value,)
-
-
-def _kind(image: Image.Image, values: NDArray[Any]) -> str:
-    return f"{image.mode} ({values.dtype})"
 
 
 def _shifted(values: NDArray[Any], bits: int, notes: Notes) -> NDArray[np.uint8]:

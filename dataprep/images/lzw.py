@@ -101,7 +101,8 @@ class _Stream:
             window = (one << 16 | two << 8 | three) >> (24 - shift - widths)
         else:
             window = (one | two << 8 | three << 16) >> shift
-        return window & ((1 << widths) - 1)
+        codes: NDArray[np.int64] = window & ((1 << widths) - 1)
+        return codes
 
     def _close(self, codes: NDArray[np.int64]) -> int:
         found = np.flatnonzero((codes == self.clear) | (codes == self.clear + 1))

@@ -4,10 +4,12 @@ import io
 from time import perf_counter
 from typing import Any
 
-from PIL import Image, ImageCms
+import numpy as np
+from PIL import Image, ImageCms, ImageFile
 
 from dataprep.images.chain import Chain
 from dataprep.images.codec_messages import CodecMessages
+from dataprep.images.deep_colour import in_use, low_byte_twin
 from dataprep.images.depth import note_low_range, to_grey
 from dataprep.images.policy import Notes, Picture, Policy, Refusal
 
@@ -21,6 +23,7 @@ ANGLES = {
     8: Image.Transpose.ROTATE_90,
 }
 _ORIENTATION = 0x0112
+_SHORTENED = ("RGB", "RGBA", "CMYK")  # modes of 8 bits in which Pillow opens 16-bit files
 
 
 def orientation(image: Image.Image) -> int:
@@ -49,8 +52,11 @@ def is_animated(image: Image.Image) -> bool:
     return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
-def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages) -> Picture:
+def remake(
+    opened: ImageFile.ImageFile, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages
+) -> Picture:
     """Decode an opened image, bring its pixels to the policy and encode them; Pillow's errors come through."""
+    image: Image.Image = opened
     notes = Notes(warnings=list(chain.warnings))
     changed = notes.changed
     source = str(image.format)
@@ -59,13 +65,19 @@ def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any, messa
     full = image.size
     if policy.resize is not None and source in ("JPEG", "MPO"):
         image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    shallow = chain.deep and policy.depth_bits < 16 and image.mode in ("RGB", "RGBA")
+    twin = low_byte_twin(opened) if shallow else None
     notes.warnings += messages.load(image)
     angle = orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
+    if chain.deep and image.mode in _SHORTENED:
+        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
+        if twin is None:
+            note_low_range(notes, _largest(image) << 8)
+        else:
+            messages.load(twin)
+            image = in_use(image, twin, policy.depth_bits, notes)
     if profile is not None:
         image = _to_srgb(image, profile, changed)
-    if chain.deep and image.mode in ("RGB", "RGBA", "RGBa", "CMYK", "LA"):
-        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
-        note_low_range(notes, _largest(image) << 8)
     image = to_eight_bit(image, source, policy, notes)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
@@ -107,16 +119,16 @@ def _target(source: str, policy: Policy) -> str:
 
 
 def _largest(image: Image.Image) -> int:
-    """The largest value of the colour channels."""
-    colours = image.getbands()[: 1 if image.mode == "LA" else 3]
-    return max(int(image.getchannel(band).getextrema()[1]) for band in colours)
+    """The largest value of the first three channels."""
+    return int(np.asarray(image)[:, :, :3].max(initial=0))
 
 
 def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:
     """The picture in mode RGB or L, or RGBA where it has transparent parts; raises Refusal for an unknown depth."""
     grey = to_grey(image, source, policy, notes)
-    if grey is not None:
+    if grey is not None and grey.mode == "L":
         return grey
+    image = grey or image
     mode = image.mode
     if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")

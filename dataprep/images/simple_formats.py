@@ -32,6 +32,8 @@ def qoi_chain(data: bytes, headers_only: bool = False) -> Chain:
             at += _QOI_LONG.get(head, 2 if head & 0xC0 == 0x80 else 1)
     if left > 0:
         return Chain(f"it ends {left} pixels too early")
+    if left == 0 and len(data) - at < len(_QOI_END) and _QOI_END.startswith(data[at:]):
+        return Chain(warnings=("qoi_without_end_marker",))  # all pixels are there
     if left < 0 or data[at : at + 8] != _QOI_END:
         return Chain("its end marker does not follow its last pixel", checksum=True)
     return Chain(warnings=_surplus(len(data) - at - 8))
@@ -60,7 +62,7 @@ def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
     row = (width * bits + 31) // 32 * 4
     needed, there = row * abs(height), len(data) - start
     if announced >= needed + row and there >= needed + row:
-        problem = f"it announces {announced} bytes of pixels, {width} x {abs(height)} pixels of {bits} bits have {needed}"
+        problem = f"it announces {announced} bytes of pixels; {width} x {abs(height)} of {bits} bits have {needed}"
         return Chain(problem, checksum=True)
     has_profile = header >= _BMP_V5_HEADER
     return Chain(warnings=() if has_profile else _surplus(there - needed))

@@ -96,7 +96,7 @@ def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
         (b"hello", "it is no image of a kind that is read here"),
         (FILES["jpeg"][:-200], "(?i)truncated"),
         (FILES["rgba png"][:60], "."),
-        (coded(colours("F"), "TIFF"), "its pixels are of mode F"),
+        (coded(colours("F"), "TIFF"), "unsupported pixel mode F"),
     ],
 )
 def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:
