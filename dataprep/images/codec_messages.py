@@ -9,6 +9,7 @@ from PIL import Image
 
 from dataprep.images.policy import Refusal
 from dataprep.images.reasons import of_error
+from dataprep.images.tiff import heard_tiff_damage
 from dataprep.native_stderr import NativeStderr
 
 # Pillow silences libtiff's warnings. Its errors are printed as "module: text", also those that it decodes beyond.
@@ -19,15 +20,18 @@ _ONE_AT_A_TIME = threading.Lock()  # descriptor 2 belongs to all threads of the 
 
 class CodecMessages:
     """While entered, what libtiff prints is heard; for other formats this does nothing. Enter it where an error is the
-    machine's fault, not the image's.
+    machine's fault, not the image's; raises Refusal where libtiff warns of damage.
     """
 
-    def __init__(self, image_format: str | None) -> None:
+    def __init__(self, image_format: str | None, data: bytes) -> None:
+        self._data = data
         self._stderr = NativeStderr() if image_format == "TIFF" else None
         self._others: list[str] = []
 
     def __enter__(self) -> "CodecMessages":
         if self._stderr:
+            if damage := heard_tiff_damage(self._data):
+                raise Refusal(*damage)
             _ONE_AT_A_TIME.acquire()
             try:
                 self._stderr.__enter__()

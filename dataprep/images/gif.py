@@ -23,7 +23,7 @@ def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
         if kind == _PICTURE and not pictures and not headers_only:
             first = _picture_problem(data, at, end)
         pictures += kind == _PICTURE
-    return Chain(first, checksum=True, warnings=("gif_without_trailer",) if pictures else ())
+    return Chain(first, warnings=("gif_without_trailer",) if pictures else ())
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, int]]:

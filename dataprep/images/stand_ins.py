@@ -23,7 +23,7 @@ _BEGINNINGS = (
     (b"ivborw0kggo", "a PNG as base64 text; decode it first"),
     (b"<<<<<<< ", "a file with a merge conflict"),
 )
-_ERROR = re.compile(rb"<error>.*?<code>([\w.-]{1,60})</code>|<error>", re.DOTALL)
+_ERROR = re.compile(rb"<error>(?:.*?<code>([\w.-]{1,60})</code>)?", re.DOTALL | re.IGNORECASE)
 _ANNEX = re.compile(rb"(?:\.\./)*\.git/annex/objects/")
 _HTML = re.compile(rb"^(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body)\b", re.DOTALL)
 
@@ -41,7 +41,7 @@ def describe_text(head: bytes) -> tuple[str, str] | None:
     if _HTML.match(text):
         return "not_an_image", "an HTML page"
     if text.startswith((b"<?xml", b"<error>")):
-        return "not_an_image", _describe_xml(text)
+        return "not_an_image", _describe_xml(head)
     if not head.strip(b"\0"):
         return "not_an_image", "zero bytes only"
     if head.startswith(_UTF16) and head.decode("utf-16", "replace").replace("\r", "").replace("\n", "").isprintable():
@@ -51,9 +51,9 @@ def describe_text(head: bytes) -> tuple[str, str] | None:
     return None
 
 
-def _describe_xml(text: bytes) -> str:
+def _describe_xml(head: bytes) -> str:
     """What storage servers answer in place of an object is an XML document, which downloads keep."""
-    found = _ERROR.search(text)
+    found = _ERROR.search(head)
     if not found:
         return "an XML document"
     code = f" ({found[1].decode()})" if found[1] else ""

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 from dataprep.images.chain import Chain
-from dataprep.images.tiff_strips import damaged_strip
+from dataprep.images.tiff_strips import damaged_strip, heard_damage, reaches_behind
 
 TIFF_MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"II\0*", b"MM*\0", b"II\0+", b"MM+\0")
 Directory = dict[int, tuple[int, ...]]
@@ -34,7 +34,14 @@ def tiff_chain(data: bytes, headers_only: bool = False) -> Chain:
         return Chain(unread=unread)
     deep = max(first.get(BITS, (1,))) > 8
     problem = None if headers_only else damaged_strip(data, first)
-    return Chain(problem, checksum=True, deep=deep)
+    return Chain(problem, checksum=not reaches_behind(data, first), deep=deep)
+
+
+def heard_tiff_damage(data: bytes) -> tuple[str, str] | None:
+    """Reason, and what libtiff says of damage in the first picture; decodes fax and JPEG pictures for it."""
+    first = next(_directories(data), None)
+    said = heard_damage(data, first) if first else None
+    return ("truncated" if reaches_behind(data, first or {}) else "corrupt", said) if said else None
 
 
 def describe_tiff(data: bytes) -> str | None:

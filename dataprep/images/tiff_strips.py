@@ -1,11 +1,13 @@
 """Checks the strips or tiles of a TIFF's picture: libtiff makes a picture of some that are damaged."""
 
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dataprep.images.jpeg import jpeg_chain
 from dataprep.images.lzw import count_lzw
+from dataprep.images.tiff_listener import strip_complaints
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _OFFSETS, _SAMPLES, _ROWS, _COUNTS, _PLANAR = 273, 277, 278, 279, 284
@@ -41,10 +43,43 @@ def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
     return None
 
 
+_HEARD = {2, 3, 4, 7}  # fax of three kinds, and JPEG: what is wrong with them libtiff says in warnings alone
+_FAX_DAMAGE = re.compile(r"Fax\w*: (Bad code word|Line length mismatch|Premature EO[FL]|Uncompressed data)")
+_JPEG_DAMAGE = re.compile(
+    r"JPEGLib: .*(remature end of|[Bb]ad Huffman code|instead of RST|extraneous bytes before marker 0x(c4|da|d\d))"
+)
+_AT_END = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+
+
+def heard_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
+    """What libtiff, or libjpeg below it, says of damage in fax and JPEG strips; None where it has no complaint."""
+    if tags.get(_COMPRESSION, (1,))[0] not in _HEARD:
+        return None
+    ends = [sum(place) for place in zip(*_places(tags), strict=False)]
+    for number, text in strip_complaints(data):
+        filled = _AT_END.search(text)
+        if filled and number < len(ends) and not any(data[ends[number] - 2 - int(filled[1]) : ends[number] - 2]):
+            continue  # zeros with which a writer has filled up the scan
+        if _FAX_DAMAGE.match(text) or _JPEG_DAMAGE.match(text):
+            return text
+    return None
+
+
+def reaches_behind(data: bytes, tags: dict[int, tuple[int, ...]]) -> bool:
+    """Return True if a strip or tile lies partly behind the end of the file."""
+    return any(sum(place) > len(data) for place in zip(*_places(tags), strict=False))
+
+
+def _places(tags: dict[int, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Offsets and sizes in bytes of the strips or tiles."""
+    tiled = _TILE_OFFSETS in tags
+    return tags.get(_TILE_OFFSETS if tiled else _OFFSETS, ()), tags.get(_TILE_COUNTS if tiled else _COUNTS, ())
+
+
 def _strips(data: bytes, tags: dict[int, tuple[int, ...]]) -> Iterator[_Strip]:
     """The strips whose place and size are known; none where subsampled colour makes the size another."""
     tiled = _TILE_OFFSETS in tags
-    offsets, counts = (tags.get(tag, ()) for tag in ((_TILE_OFFSETS, _TILE_COUNTS) if tiled else (_OFFSETS, _COUNTS)))
+    offsets, counts = _places(tags)
     width, height = (tags.get(tag, (0,))[0] for tag in (_WIDTH, _HEIGHT))
     bits, samples = tags.get(_BITS, (1,)), tags.get(_SAMPLES, (1,))[0]
     if len(offsets) != len(counts) or not width or not height:
