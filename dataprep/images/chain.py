@@ -33,6 +33,8 @@ class Chain:
 
 
 def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether all of the file is there that its header announces."""
+    """Whether all of the file is there that its header announces; of another RIFF file nothing is said."""
+    if len(data) >= 12 and data[8:12] != b"WEBP":
+        return Chain()
     announced = int.from_bytes(data[4:8], "little") + 8
     return Chain(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)
