@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError
 
-from trainer.deep_pixels import eight_bit_colours, eight_bit_grey, low_byte_layout, stored_values
+from trainer.deep_pixels import PHOTOMETRIC, eight_bit_colours, eight_bit_grey, low_byte_layout, stored_values
 
 # The formats that dataprep reads. Not among them: those without a magic number, and EPS, which starts a program.
 Image.init()  # or which formats there are would depend on what was opened before
@@ -27,6 +27,7 @@ FORMATS = tuple(
 WHITE = (255, 255, 255)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
 ORIENTATION = 0x0112  # the EXIF tag
+NEW_SUBFILE_TYPE, SUB_DIRECTORIES, DNG_VERSION = 254, 330, 50706  # TIFF tags
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -86,6 +87,8 @@ def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
     image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
     if policy.get("animation") == "reject" and image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise Unreadable("it has several frames, which the training set's policy rejects")
+    if image.format == "TIFF" and (data[8:10] == b"CR" or _is_raw(image.tag_v2)):  # type: ignore[attr-defined]
+        raise Unreadable("it is camera raw; develop it to JPEG, PNG or TIFF first")
     kind, full, short = image.format, image.size, policy.get("resize")
     if short is not None and kind in ("JPEG", "MPO"):
         image.draft(None, (short, short))  # libjpeg shrinks by 2, 4 or 8 while it decodes
@@ -106,6 +109,14 @@ def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
         width, height = (max(short, round(side * scale)) for side in full)
         image = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
     return image
+
+
+def _is_raw(tags: Mapping[int, Any]) -> bool:
+    """Camera raw in a TIFF: sensor values, or a thumbnail above them. Sharding refuses it: its pixels are not the
+    picture.
+    """
+    sensor = tags.get(PHOTOMETRIC) in (32803, 34892)
+    return sensor or DNG_VERSION in tags or bool(tags.get(NEW_SUBFILE_TYPE, 0) & 1 and SUB_DIRECTORIES in tags)
 
 
 def _orientation(image: Image.Image) -> int:

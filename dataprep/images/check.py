@@ -65,7 +65,8 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
     stream_problem = png_stream_problem(data) if image.format == "PNG" and policy.check == "decode" else None
     if stream_problem:
         raise Refusal("corrupt", stream_problem)
-    with CodecMessages(image.format, data) as messages, _blaming_file(chain):
+    listened = data if policy.check == "decode" else b""
+    with CodecMessages(image.format, listened) as messages, _blaming_file(chain):
         profile = profile_to_convert(image, policy)
         if _passes(image, chain, policy) and profile is None:
             begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)

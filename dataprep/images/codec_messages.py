@@ -20,17 +20,18 @@ _ONE_AT_A_TIME = threading.Lock()  # descriptor 2 belongs to all threads of the 
 
 class CodecMessages:
     """While entered, what libtiff prints is heard; for other formats this does nothing. Enter it where an error is the
-    machine's fault, not the image's; raises Refusal where libtiff warns of damage.
+    machine's fault, not the image's. With `data`, the bytes of the image, entering it decodes them to hear libtiff's
+    warnings too, and raises Refusal where these tell of damage.
     """
 
-    def __init__(self, image_format: str | None, data: bytes) -> None:
+    def __init__(self, image_format: str | None, data: bytes = b"") -> None:
         self._data = data
         self._stderr = NativeStderr() if image_format == "TIFF" else None
         self._others: list[str] = []
 
     def __enter__(self) -> "CodecMessages":
         if self._stderr:
-            if damage := heard_tiff_damage(self._data):
+            if self._data and (damage := heard_tiff_damage(self._data)):
                 raise Refusal(*damage)
             _ONE_AT_A_TIME.acquire()
             try:

@@ -71,11 +71,11 @@ def remake(
     angle = orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
     if chain.deep and image.mode in _SHORTENED:
         changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
-        if twin is None:
-            note_low_range(notes, _largest(image) << 8)
-        else:
+        if twin is not None:
             messages.load(twin)
             image = in_use(image, twin, policy.depth_bits, notes)
+        elif image.mode != "CMYK":  # little ink is a light picture
+            note_low_range(notes, int(np.asarray(image)[:, :, :3].max(initial=0)) << 8)
     if profile is not None:
         image = _to_srgb(image, profile, changed)
     image = to_eight_bit(image, source, policy, notes)
@@ -116,11 +116,6 @@ def _target(source: str, policy: Policy) -> str:
     if policy.image_format == "keep":
         return "JPEG" if source in ("JPEG", "MPO") else "PNG"
     return policy.image_format.upper()
-
-
-def _largest(image: Image.Image) -> int:
-    """The largest value of the first three channels."""
-    return int(np.asarray(image)[:, :, :3].max(initial=0))
 
 
 def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:

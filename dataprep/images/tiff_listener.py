@@ -97,7 +97,7 @@ def _libtiff() -> ctypes.CDLL | None:
     from PIL import _imaging  # noqa: F401  so that it is loaded
 
     try:
-        found = re.search(r"/\S*/libtiff[^/\s]*\.so\S*", Path("/proc/self/maps").read_text())
+        found = re.search(r"/.*/libtiff[^/\n]*\.so[^/\n]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
         library = ctypes.CDLL(found[0]) if found else None
         for name, (returned, taken) in _FUNCTIONS.items() if library else ():
             function = getattr(library, name)

@@ -97,6 +97,15 @@ def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str,
     assert np.array_equal(read_picture(DEEP[name], asdict(policy)), expected)
 
 
+REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
+
+
+@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2"])
+def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
+    with pytest.raises(Unreadable, match="camera raw"):
+        read_picture((REJECTED / name).read_bytes(), {})
+
+
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.webp").write_bytes(FILES["webp"])
     code = (
