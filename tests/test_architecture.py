@@ -78,7 +78,7 @@ def test_mindrecord_needs_the_standard_library_only(path: Path) -> None:
 
 def test_pillow_is_used_on_outside_data_in_one_place_of_each_program() -> None:
     users = {name(path) for path in MODULES if "PIL" in names(path)}
-    modules = ("check", "pixels", "policy", "depth", "deep_colour", "codec_messages", "tiff_listener")
+    modules = ("check", "pixels", "policy", "depth", "tiff/messages", "tiff/listener")
     images = {f"dataprep/images/{module}.py" for module in modules}
     # software.py asks it for versions; sample.py and preview.py draw.
     drawing = {"dataprep/sample.py", "dataprep/software.py", "trainer/preview.py"}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # TIFF tags
-BITS, PHOTOMETRIC, SAMPLE_FORMAT = 258, 262, 339
+BITS, PHOTOMETRIC, PLANES, SAMPLE_FORMAT = 258, 262, 284, 339
 _WHITE_IS_ZERO = (0,)
 _UNSIGNED, _SIGNED = (1,), (2,)
 _SWAPPED = {";16L": ";16B", ";16B": ";16L", ";16N": ";16B" if sys.byteorder == "little" else ";16L"}

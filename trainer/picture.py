@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError
 
-from trainer.deep_pixels import PHOTOMETRIC, eight_bit_colours, eight_bit_grey, low_byte_layout, stored_values
+from trainer.deep_pixels import (
+    BITS,
+    PHOTOMETRIC,
+    PLANES,
+    eight_bit_colours,
+    eight_bit_grey,
+    low_byte_layout,
+    stored_values,
+)
 
 # The formats that dataprep reads. Not among them: those without a magic number, and EPS, which starts a program.
 Image.init()  # or which formats there are would depend on what was opened before
@@ -92,6 +100,7 @@ def _loaded(data: bytes, policy: Mapping[str, Any]) -> Image.Image:
     kind, full, short = image.format, image.size, policy.get("resize")
     if short is not None and kind in ("JPEG", "MPO"):
         image.draft(None, (short, short))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    _widen_planes(image)
     bits = policy.get("depth_bits", 16)
     low_bytes = _low_bytes(data, image) if bits < 16 else None
     image.load()
@@ -138,6 +147,25 @@ def _in_srgb(image: Image.Image, policy: Mapping[str, Any]) -> Image.Image:
     return image if done is None else done
 
 
+def _widen_planes(image: Any) -> None:
+    """Have 16-bit colours that lie uncompressed in separate planes of a TIFF read as such: Pillow asks for 8 bits."""
+    if not _in_wide_planes(image):
+        return
+    order = ";16L" if image.tag_v2.prefix == b"II" else ";16B"
+    planes = [tile.args[0] for tile in image.tile]
+    if any(len(plane) == 1 and plane not in "RGBA" for plane in planes):
+        raise Unreadable("its planes of 16 bits are of a kind that is not read here")
+    image.tile = [
+        tile._replace(args=(plane + order, *tile.args[1:])) if len(plane) == 1 else tile
+        for tile, plane in zip(image.tile, planes, strict=True)
+    ]
+
+
+def _in_wide_planes(image: Any) -> bool:
+    tags = getattr(image, "tag_v2", {})
+    return bool(tags.get(PLANES) == 2 and tags.get(BITS, (0,))[0] == 16)
+
+
 def _low_bytes(data: bytes, image: Image.Image) -> Image.Image | None:
     """The low bytes of a 16-bit colour picture that is opened and not loaded; None for another. Pillow keeps the high
     ones, so the file is decoded a second time with its byte order swapped.
@@ -145,6 +173,8 @@ def _low_bytes(data: bytes, image: Image.Image) -> Image.Image | None:
     if image.mode not in ("RGB", "RGBA") or image.format not in ("PNG", "TIFF"):
         return None
     twin = Image.open(io.BytesIO(data), formats=FORMATS)
+    if _in_wide_planes(twin):
+        raise Unreadable("--depth-bits cannot be applied to colours stored in separate planes")
     tiles = []
     for tile in twin.tile:
         layout, *others = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)

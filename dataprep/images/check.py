@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from dataprep.images.chain import Chain
-from dataprep.images.codec_messages import CodecMessages
 from dataprep.images.pixels import (
     ANGLES,
     flatten,
@@ -27,6 +26,7 @@ from dataprep.images.png import png_stream_problem, png_without_bad_extras
 from dataprep.images.policy import Notes, Picture, Policy, Refusal
 from dataprep.images.reasons import of_error, of_unknown
 from dataprep.images.structure import walk_chain
+from dataprep.images.tiff.messages import CodecMessages
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.

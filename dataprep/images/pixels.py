@@ -8,10 +8,9 @@ import numpy as np
 from PIL import Image, ImageCms, ImageFile
 
 from dataprep.images.chain import Chain
-from dataprep.images.codec_messages import CodecMessages
-from dataprep.images.deep_colour import in_use, low_byte_twin
-from dataprep.images.depth import note_low_range, to_grey
+from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
 from dataprep.images.policy import Notes, Picture, Policy, Refusal
+from dataprep.images.tiff.messages import CodecMessages
 
 ANGLES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -52,9 +51,7 @@ def is_animated(image: Image.Image) -> bool:
     return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
-def remake(
-    opened: ImageFile.ImageFile, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages
-) -> Picture:
+def remake(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages) -> Picture:
     """Decode an opened image, bring its pixels to the policy and encode them; Pillow's errors come through."""
     image: Image.Image = opened
     notes = Notes(warnings=list(chain.warnings))
@@ -65,6 +62,7 @@ def remake(
     full = image.size
     if policy.resize is not None and source in ("JPEG", "MPO"):
         image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    widen_planes(opened)
     shallow = chain.deep and policy.depth_bits < 16 and image.mode in ("RGB", "RGBA")
     twin = low_byte_twin(opened) if shallow else None
     notes.warnings += messages.load(image)

@@ -3,7 +3,7 @@
 from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
 from dataprep.images.png import PNG_MAGIC
 from dataprep.images.signatures import TARGA, UNKNOWN, describe_other, is_readable, is_targa
-from dataprep.images.tiff import TIFF_MAGICS, describe_tiff
+from dataprep.images.tiff.directories import TIFF_MAGICS, describe_tiff
 
 _HEAD = 2100  # bytes; the mark that is furthest from the start ends before
 

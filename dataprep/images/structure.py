@@ -7,7 +7,7 @@ from dataprep.images.gif import GIF_MAGICS, gif_chain
 from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
 from dataprep.images.png import PNG_MAGIC, png_chain
 from dataprep.images.simple_formats import bmp_chain, ppm_chain, qoi_chain
-from dataprep.images.tiff import TIFF_MAGICS, tiff_chain
+from dataprep.images.tiff.directories import TIFF_MAGICS, tiff_chain
 
 _CHAINS: tuple[tuple[tuple[bytes, ...], Callable[[bytes, bool], Chain]], ...] = (
     ((JPEG_MAGIC,), jpeg_chain),

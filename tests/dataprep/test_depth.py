@@ -13,6 +13,7 @@ from PIL import Image
 from dataprep.cli import main
 from dataprep.images import Picture, Policy, Refusal, normalise
 from tests.dataprep.conftest import encoded
+from trainer.picture import Unreadable, read_picture
 
 RAMP = np.tile(np.linspace(0, 1, 64), (4, 1))
 TWELVE = (RAMP * 4095).astype(np.uint16)
@@ -46,6 +47,35 @@ def tiff(values: np.ndarray[Any, Any]) -> bytes:
 def test_values_below_a_quarter_of_their_range_are_counted(kind: str, bits: int, warned: bool) -> None:
     values = (RAMP * ((1 << bits) - 1)).astype(np.uint16)
     assert ("low_range_16_bit" in normalise(encoded(Image.fromarray(values), kind), Policy()).warnings) == warned
+
+
+def planes_tiff(compression: int) -> bytes:
+    """12 bits of 16 in three planes, one strip each."""
+    strips = [plane.astype("<u2").tobytes() for plane in (TWELVE, TWELVE[:, ::-1], TWELVE)]
+    strips = [zlib.compress(strip) if compression == 8 else strip for strip in strips]
+    height, width = TWELVE.shape
+    lists = 8 + 2 + 12 * 10 + 4
+    at = lists + 32
+    offsets = [at, at + len(strips[0]), at + len(strips[0]) + len(strips[1])]
+    tags = {256: width, 257: height, 258: lists, 259: compression, 262: 2, 273: lists + 8, 277: 3, 278: height}
+    tags |= {279: lists + 20, 284: 2}
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, 3 if tag in (258, 273, 279) else 1, value)
+        for tag, value in tags.items()
+    )
+    values = struct.pack("<4H3I3I", 16, 16, 16, 0, *offsets, *map(len, strips))
+    return struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + values + b"".join(strips)
+
+
+@pytest.mark.parametrize("compression", [1, 8])
+def test_separate_planes_of_few_bits_cannot_be_brought_to_eight(compression: int) -> None:
+    data = planes_tiff(compression)
+    assert np.array_equal(pixels(normalise(data, Policy())), COLOUR >> 8)
+    assert np.array_equal(read_picture(data, {}), COLOUR >> 8)
+    with pytest.raises(Refusal, match="separate planes"):
+        normalise(data, Policy(depth_bits=12))
+    with pytest.raises(Unreadable, match="depth-bits"):
+        read_picture(data, {"depth_bits": 12})
 
 
 def test_a_black_picture_is_not_counted_as_one_of_few_bits() -> None:

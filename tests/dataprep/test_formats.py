@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.images import Policy, Refusal, codec_messages, normalise, tiff_listener
-from dataprep.images.codec_messages import CodecMessages
+from dataprep.images import Policy, Refusal, normalise
+from dataprep.images.tiff import listener
+from dataprep.images.tiff import messages as tiff_messages
 from tests.dataprep.conftest import encoded
 from tests.dataprep.test_images import CASES
 
@@ -143,8 +144,8 @@ def test_what_others_print_meanwhile_reaches_the_terminal(
         def take(self) -> str:
             return next(printed, "")
 
-    monkeypatch.setattr(codec_messages, "NativeStderr", Listening)
-    with CodecMessages("TIFF") as messages:
+    monkeypatch.setattr(tiff_messages, "NativeStderr", Listening)
+    with tiff_messages.CodecMessages("TIFF") as messages:
         assert messages.load(PHOTO) == ()
     assert capsys.readouterr().err == "2026-01-01 INFO a line of another thread\n"
 
@@ -174,14 +175,14 @@ def test_threads_take_turns_and_give_the_same_answers() -> None:
 
 def test_without_libtiffs_warnings_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a build of Pillow that hides its libtiff: Pillow leaves the printing of errors on."""
-    monkeypatch.setattr(tiff_listener, "_libtiff", lambda: None)
+    monkeypatch.setattr(listener, "_libtiff", lambda: None)
     with pytest.raises(Refusal, match="Fax4Decode: Bad code word"):
         normalise((CASES / "rejected" / "corrupt" / "fax_bad_code.tif").read_bytes(), Policy())
     assert normalise(FILES["TIFF JPEG"], Policy()).width == SIDE
 
 
 def test_the_libtiff_of_pillow_is_found() -> None:
-    assert tiff_listener._libtiff() is not None
+    assert listener._libtiff() is not None
 
 
 def test_camera_raw_is_known_wherever_the_sensor_is() -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from dataprep.images.jpeg import jpeg_chain
 from dataprep.images.lzw import count_lzw
-from dataprep.images.tiff_listener import strip_complaints
+from dataprep.images.tiff.listener import strip_complaints
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _OFFSETS, _SAMPLES, _ROWS, _COUNTS, _PLANAR = 273, 277, 278, 279, 284
-_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS, _JPEG_TABLES = 322, 323, 324, 325, 347
+_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS = 322, 323, 324, 325
 _YCBCR = 6
-_INFLATE_PIECE = 1 << 20
+_DEFLATED_PIECE, _INFLATED_PIECE = 1 << 16, 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
     """What is wrong with the first damaged strip or tile of the picture in a directory; None where nothing is seen.
 
     Deflate streams carry a checksum. LZW and PackBits must decode to the number of bytes that the strip's size asks
-    for. A JPEG must be a whole chain of markers. Fax, ZSTD and LZMA are left to libtiff, which prints what it finds.
+    for. A JPEG must be a whole chain of markers. Fax, ZSTD and LZMA are left to libtiff: see heard_damage, messages.py.
     """
     check = _CHECKS.get(tags.get(_COMPRESSION, (1,))[0])
     if check is None:
@@ -99,11 +99,13 @@ def _strips(data: bytes, tags: dict[int, tuple[int, ...]]) -> Iterator[_Strip]:
 
 def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     inflater = zlib.decompressobj()
-    piece, values = strip.data, 0
+    values = 0
     try:
-        while piece and not inflater.eof and values <= strip.most:
-            values += len(inflater.decompress(piece, _INFLATE_PIECE))
-            piece = inflater.unconsumed_tail
+        for at in range(0, len(strip.data), _DEFLATED_PIECE):  # small ones: what is left of each is copied
+            piece = strip.data[at : at + _DEFLATED_PIECE]
+            while piece and not inflater.eof and values <= strip.most:
+                values += len(inflater.decompress(piece, _INFLATED_PIECE))
+                piece = inflater.unconsumed_tail
     except zlib.error as error:
         return f"is damaged ({error})"
     return None if values >= strip.least else f"inflates to {values} of {strip.least} bytes"

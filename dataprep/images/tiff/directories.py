@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 from dataprep.images.chain import Chain
-from dataprep.images.tiff_strips import damaged_strip, heard_damage, reaches_behind
+from dataprep.images.tiff.strips import damaged_strip, heard_damage, reaches_behind
 
 TIFF_MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"II\0*", b"MM*\0", b"II\0+", b"MM+\0")
 Directory = dict[int, tuple[int, ...]]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dataprep.images.policy import Refusal
 from dataprep.images.reasons import of_error
-from dataprep.images.tiff import heard_tiff_damage
+from dataprep.images.tiff.directories import heard_tiff_damage
 from dataprep.native_stderr import NativeStderr
 
 # Pillow silences libtiff's warnings. Its errors are printed as "module: text", also those that it decodes beyond.
