@@ -4,6 +4,7 @@ What a command needs is imported inside it, so that --help answers at once.
 """
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -159,6 +160,10 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
               help="Larger images are refused from their header.")
 @click.option("--max-bytes", type=Size(), default="256MiB", show_default=True, help="Refuse larger files unread.")
+@click.option("--depth-bits", type=click.IntRange(9, 16), default=16, show_default=True,
+              help="Bits in use of 16-bit values: 12 for 12-bit cameras and scanners.")
+@click.option("--depth-range", type=float, nargs=2, metavar="LOW HIGH",
+              help="Map these values of deep grey, 32-bit, signed and float pixels to 0 and 255.")
 @click.option("--ignore", multiple=True, metavar="PATTERN",
               help="Ignore files and folders like this, as .gitignore does. Repeatable.")
 @click.option("--follow-links", is_flag=True, help="Follow links to folders too.")
@@ -228,6 +233,7 @@ def _shard_options(values: dict[str, Any]) -> "ShardOptions":
 
     if values["val"] + values["test"] >= 1:
         raise click.UsageError("--val and --test together leave nothing to train on")
+    _check_depth(values["depth_bits"], values["depth_range"])
     given = [option for option in ("--dask-address", "--dask-scheduler-file") if values[option[2:].replace("-", "_")]]
     if given and values["engine"] != "dask":
         raise click.UsageError(f"{given[0]} needs --engine dask")
@@ -236,6 +242,15 @@ def _shard_options(values: dict[str, Any]) -> "ShardOptions":
     if values["classes"] is not None:
         values["classes"] = _class_names(values["classes"])
     return ShardOptions(**values)
+
+
+def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
+    if limits is None:
+        return
+    if not (0 < limits[1] - limits[0] < math.inf):
+        raise click.UsageError("--depth-range needs two finite numbers, the lower one first")
+    if bits != 16:
+        raise click.UsageError("give --depth-bits or --depth-range, not both")
 
 
 def _class_names(path: Path) -> tuple[str, ...]:

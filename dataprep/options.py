@@ -46,7 +46,8 @@ class ShardOptions:
     `num_shards` counts the train split's shards; the other splits get shards of about the same size.
     `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `deadline` is the
     seconds that reading one file, or decoding one image, may take. `dask_address` or `dask_scheduler_file` say where
-    the engine dask finds its scheduler; without either it starts a cluster on this machine.
+    the engine dask finds its scheduler; without either it starts a cluster on this machine. `depth_bits` and
+    `depth_range` are those of Policy.
     """
 
     layout: str = "auto"
@@ -69,6 +70,8 @@ class ShardOptions:
     max_aspect: float | None = None
     max_pixels: int = 178_956_970
     max_bytes: int = 256 << 20
+    depth_bits: int = 16
+    depth_range: tuple[float, float] | None = None
     ignore: tuple[str, ...] = ()
     follow_links: bool = False
     empty_classes: str = "warn"

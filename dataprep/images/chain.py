@@ -18,7 +18,7 @@ class Chain:
     decoders trip over. `size` is width and height in pixels where the header alone tells all there is to know: 8-bit
     grey or RGB with no EXIF, colour profile or second picture; else None. `scan` is where the scan of a JPEG begins
     that is one scan and nothing behind it, as cameras write it; else 0. `end` is where the picture ends and what is
-    no part of it begins; 0 where that is not known.
+    no part of it begins; 0 where that is not known. `warnings` are those of Picture.
     """
 
     problem: str | None = None
@@ -31,6 +31,7 @@ class Chain:
     scan: int = 0
     end: int = 0
     unsupported: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -41,6 +42,8 @@ class Chain:
 
 
 def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether all of the file is there that its header announces."""
+    """Whether all of the file is there that its header announces; of another RIFF file nothing is said."""
+    if len(data) >= 12 and data[8:12] != b"WEBP":
+        return Chain()
     announced = int.from_bytes(data[4:8], "little") + 8
     return Chain(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from dataprep.images.chain import Chain, webp_chain
-from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain, jpeg_end, jpeg_without
+from dataprep.images.chain import Chain
+from dataprep.images.jpeg import jpeg_end, jpeg_without
 from dataprep.images.pixels import (
     ANGLES,
     flatten,
@@ -24,9 +24,11 @@ from dataprep.images.pixels import (
     remake,
     to_eight_bit,
 )
-from dataprep.images.png import EXTRA_DATA, png_chain, png_stream_problem, png_without, png_without_bad_extras
-from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.png import EXTRA_DATA, png_stream_problem, png_without, png_without_bad_extras
+from dataprep.images.policy import Notes, Picture, Policy, Refusal
 from dataprep.images.reasons import of_error, of_unknown
+from dataprep.images.structure import walk_chain
+from dataprep.images.tiff.messages import CodecMessages
 from schemas.png_chunks import PNG_MAGIC
 
 Image.init()
@@ -64,14 +66,16 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
         return _passed(data, chain, policy, chain.size, None)
     image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
     warned = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
-    with _blaming_file(chain):
+    listened = data if policy.check == "decode" else b""
+    with CodecMessages(image.format, listened) as messages, _blaming_file(chain):
         profile = profile_to_convert(image, policy)
         if not warned and _passes(image, chain, policy) and profile is None:
             begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
             size = image.size  # before reading: at a smaller scale it is another
             pixels = _read_through(data, image, policy, want_pixels, begun)
             return _passed(data, chain, policy, size, pixels)
-        return replace(remake(image, chain, policy, profile), warnings=warned)
+        made = remake(image, chain, policy, profile, messages)
+        return replace(made, warnings=(*warned, *made.warnings))
 
 
 def _png_warnings(data: bytes) -> tuple[str, ...]:
@@ -108,10 +112,10 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
             raise Refusal(*of_error(error)) from None
 
 
-def _open(data: bytes, policy: Policy) -> Image.Image:
+def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
     with _blaming_file():
         try:
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=FORMATS)
         except UnidentifiedImageError:
             raise Refusal(*of_unknown(data)) from None
     _check_size(*image.size, policy)
@@ -137,10 +141,8 @@ def _has_frames(image: Image.Image) -> bool:
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
-    """The chain of a JPEG, PNG or WebP, which must be whole; an empty one for other data."""
-    walks = ((JPEG_MAGIC, jpeg_chain), (PNG_MAGIC, png_chain), (b"RIFF", webp_chain))
-    walk = next((walk for magic, walk in walks if data.startswith(magic)), None)
-    chain = walk(data, policy.check == "header") if walk else Chain()
+    """The chain of the file, which must be whole; an empty one for data of unknown structure."""
+    chain = walk_chain(data, policy.check == "header")
     if chain.problem:
         raise Refusal(chain.reason, chain.problem)
     return chain
@@ -199,7 +201,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
     Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
     """
     data = png_without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
-    image = _open(data, Policy(max_pixels=max_pixels))
+    image: Image.Image = _open(data, Policy(max_pixels=max_pixels))
     with _blaming_file():
         ImageFile.LOAD_TRUNCATED_IMAGES = True
         try:
@@ -208,7 +210,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
         finally:
             ImageFile.LOAD_TRUNCATED_IMAGES = False
         angle = orientation(image)
-        image = to_eight_bit(image, str(image.format), [])
+        image = to_eight_bit(image, str(image.format), Policy(), Notes())
         image.thumbnail((side, side), reducing_gap=3.0)
         image = flatten(image, Policy.background) if image.mode == "RGBA" else image
         return image.transpose(ANGLES[angle]) if angle != 1 else image

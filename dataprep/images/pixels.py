@@ -4,11 +4,14 @@ import io
 from time import perf_counter
 from typing import Any
 
-from PIL import Image, ImageCms
+import numpy as np
+from PIL import Image, ImageCms, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from dataprep.images.chain import Chain
-from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
+from dataprep.images.policy import Notes, Picture, Policy, Refusal
+from dataprep.images.tiff.messages import CodecMessages
 
 ANGLES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -20,6 +23,7 @@ ANGLES = {
     8: Image.Transpose.ROTATE_90,
 }
 _ORIENTATION = 0x0112
+_SHORTENED = ("RGB", "RGBA", "CMYK")  # modes of 8 bits in which Pillow opens 16-bit files
 
 
 def orientation(image: Image.Image) -> int:
@@ -48,9 +52,11 @@ def is_animated(image: Image.Image) -> bool:
     return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
-def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Picture:
+def remake(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages) -> Picture:
     """Decode an opened image, bring its pixels to the policy and encode them; Pillow's errors come through."""
-    changed: list[str] = []
+    image: Image.Image = opened
+    notes = Notes(warnings=list(chain.warnings))
+    changed = notes.changed
     source = str(image.format)
     if is_animated(image):
         changed.append("first_frame")
@@ -58,13 +64,21 @@ def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Pi
     sampling = _sampling(image)
     if policy.resize is not None and source in ("JPEG", "MPO"):
         image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
-    image.load()
+    widen_planes(opened)
+    shallow = chain.deep and policy.depth_bits < 16 and image.mode in ("RGB", "RGBA")
+    twin = low_byte_twin(opened) if shallow else None
+    notes.warnings += messages.load(image)
     angle = orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
+    if chain.deep and image.mode in _SHORTENED:
+        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
+        if twin is not None:
+            messages.load(twin)
+            image = in_use(image, twin, policy.depth_bits, notes)
+        elif image.mode != "CMYK":  # little ink is a light picture
+            note_low_range(notes, int(np.asarray(image)[:, :, :3].max(initial=0)) << 8)
     if profile is not None:
         image = _to_srgb(image, profile, changed)
-    if chain.deep and image.mode == "RGB":
-        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
-    image = to_eight_bit(image, source, changed)
+    image = to_eight_bit(image, source, policy, notes)
     if angle != 1:
         image = image.transpose(ANGLES[angle])
         full = full[::-1] if angle >= 5 else full
@@ -82,7 +96,8 @@ def remake(image: Image.Image, chain: Chain, policy: Policy, profile: Any) -> Pi
         changed.append("recoded")  # a kind of JPEG or PNG that not every decoder reads
     started = perf_counter()
     encoded = _encode(image, target, policy, sampling)
-    return Picture(encoded, *image.size, tuple(changed), image, perf_counter() - started)
+    seconds = perf_counter() - started
+    return Picture(encoded, *image.size, tuple(changed), image, seconds, tuple(dict.fromkeys(notes.warnings)))
 
 
 def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Image:
@@ -103,32 +118,26 @@ def _target(source: str, policy: Policy) -> str:
     return policy.image_format.upper()
 
 
-def to_eight_bit(image: Image.Image, source: str, changed: list[str]) -> Image.Image:
-    """The picture in mode RGB or L, or RGBA where it has transparent parts."""
+def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:
+    """The picture in mode RGB or L, or RGBA where it has transparent parts; raises Refusal for an unknown depth."""
+    grey = to_grey(image, source, policy, notes)
+    if grey is not None and grey.mode == "L":
+        return grey
+    image = grey or image
     mode = image.mode
-    if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
-        changed.append("depth_16_to_8")
-        return _high_byte(image)
-    if mode in ("I", "F"):
-        raise Refusal("unsupported_depth", f"its pixels are of mode {mode}: no value of them is known to be white")
     if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
-        return image.convert("RGBA")
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema()[1] == 0:
+            notes.warnings.append("transparent_everywhere")
+        return image
     if mode == "1":
-        changed.append("bilevel_to_grey")
+        notes.changed.append("bilevel_to_grey")
         return image.convert("L")
     if mode == "P":
-        changed.append("palette_expanded")
+        notes.changed.append("palette_expanded")
     elif mode not in ("L", "RGB"):
-        changed.append(f"{mode.lower()}_to_rgb")
+        notes.changed.append(f"{mode.lower()}_to_rgb")
     return image if mode in ("L", "RGB") else image.convert("RGB")
-
-
-def _high_byte(image: Image.Image) -> Image.Image:
-    """16-bit grey shifted by 8, as the trainer's decoder does; Pillow's own convert clips at 255."""
-    import numpy as np
-
-    values = np.asarray(image)
-    return Image.fromarray((values.clip(0, 0xFFFF) >> 8).astype(np.uint8))
 
 
 def flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:

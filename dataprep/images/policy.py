@@ -1,6 +1,6 @@
 """What is asked of images, what one is when it is written, and why one is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from PIL import Image
 
@@ -18,8 +18,12 @@ class Policy:
     `strip_metadata` leaves EXIF, XMP, comments and the like out of files that pass through; those that are encoded
     have none.
 
-    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, 16-bit values are shifted by 8, and
-    transparent pixels are laid over `background`.
+    `depth_bits`, 9..16, is how many bits of a 16-bit value are used: values are shifted down by so many less eight.
+    `depth_range` (low, high) maps these values of grey pixels of more than 8 bits to 0 and 255; without it 32-bit,
+    signed and float pixels are refused.
+
+    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, and transparent pixels are laid over
+    `background`.
     """
 
     check: str = "decode"
@@ -34,10 +38,20 @@ class Policy:
     max_bytes: int = 256 << 20
     background: tuple[int, int, int] = (255, 255, 255)
     strip_metadata: bool = False
+    depth_bits: int = 16
+    depth_range: tuple[float, float] | None = None
 
 
 # Names in Picture.changed of what leaves the pixels, and the bytes that hold them, as they were.
 LEFT_OUT = frozenset(["trailer_dropped", "metadata_stripped", "chunk_dropped"])
+
+
+@dataclass
+class Notes:
+    """What is noted while pixels are brought to the policy: the names in Picture.changed and Picture.warnings."""
+
+    changed: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,22 @@
 """Why a file is refused that Pillow cannot open or cannot read: a reason code, and a detail for a person."""
 
 from dataprep.images.jpeg import JPEG_MAGIC, jpeg_chain
-from dataprep.images.signatures import UNKNOWN, describe_other, is_readable
+from dataprep.images.signatures import TARGA, UNKNOWN, describe_other, is_readable, is_targa
+from dataprep.images.tiff.directories import TIFF_MAGICS, describe_tiff
 from schemas.png_chunks import PNG_MAGIC
+
+_HEAD = 2100  # bytes; the mark that is furthest from the start ends before
 
 
 def of_unknown(data: bytes) -> tuple[str, str]:
     """Reason and detail of what is in no format that Pillow is asked for."""
     if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
         return "unsupported_format", f"it is a {kind}"
+    if data.startswith(TIFF_MAGICS) and (kind := describe_tiff(data)):
+        return "unsupported_format", f"it is {kind}"
     if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
         return "truncated", "it ends or breaks inside its header"
-    reason, name = describe_other(data[:1024])
+    reason, name = TARGA if is_targa(data[:18], data[-18:]) else describe_other(data[:_HEAD])
     if name == UNKNOWN:
         for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
             at = data.find(magic, 0, 4096)

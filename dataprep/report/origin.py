@@ -78,6 +78,8 @@ def _command(folder: Path, source: str | None, dataset: Dataset, refused: Counte
             words += [option] if value else []
         elif name == "classes":
             words += [option, "CLASSES.txt"]
+        elif name == "depth_range":
+            words += [option, *map(str, value)]
         elif isinstance(value, list):
             words += [word for one in value for word in (option, str(one))]
         else:

@@ -18,8 +18,9 @@ _IMAGE_NAMES = frozenset(
     f".{extension}"
     for line in (
         "jpg jpeg jpe jfif jif mpo png apng gif webp bmp dib tif tiff ppm pgm pbm pnm pfm jp2 j2k jpx jpf jpm jls",
-        "avif avifs heic heif jxl qoi ico cur icns tga psd svg svgz raw dng cr2 nef arw exr hdr dcm fits eps wmf",
-        "pcx xpm xbm sgi dds",
+        "avif avifs heic heif hif jxl jxr wdp hdp qoi ico cur ani icns psd psb xcf svg svgz eps wmf emf wsq bpg flif",
+        "raw dng cr2 cr3 crw nef nrw arw srf sr2 raf orf rw2 rwl pef srw x3f mrw 3fr iiq erf mef kdc dcr gpr",
+        "tga pcx dcx xpm xbm sgi dds ktx ktx2 pam farbfeld ras djvu djv mng jng exr hdr dpx cin dcm fits fts pcd miff",
     )
     for extension in line.split()
 )

@@ -138,6 +138,83 @@ def grey16() -> np.ndarray:
     return GREY.astype(np.uint16) * 256 + np.random.default_rng(1).integers(0, 256, GREY.shape, dtype=np.uint16)
 
 
+def tiff_of(
+    pixels: np.ndarray, tags: dict[int, int | tuple[int, ...]], data: bytes = b"", below: bytes = b"", start: int = 8
+) -> bytes:
+    """A little-endian TIFF of one strip with its directory in front: `tags` beside those of the size; `data` in place
+    of the bytes of `pixels`. `below` stands at the end, and SubIFDs (tag 330) points there.
+    """
+    data = data or pixels.tobytes()
+    height, width = pixels.shape[:2]
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    bits = (8 * pixels.itemsize,) * channels
+    found = {
+        256: width,
+        257: height,
+        258: bits,
+        259: 1,
+        262: 2 if channels > 1 else 1,
+        277: channels,
+        278: height,
+        **tags,
+    }
+    found |= {273: 0, 279: len(data)} | ({330: 0} if below else {})
+    room = start + 2 + 12 * len(found) + 4
+    lists = {tag: value for tag, value in found.items() if isinstance(value, tuple) and len(value) > 2}
+    places = dict(zip(lists, range(room, room + 100, 12), strict=False))
+    found[273] = room + 12 * len(lists)
+    if below:
+        found[330] = found[273] + len(data) + len(data) % 2
+    entries = b""
+    for tag, value in sorted(found.items()):
+        values = value if isinstance(value, tuple) else (value,)
+        kind = 4 if tag in (273, 279, 330) else 3
+        inline = struct.pack("<I" if kind == 4 else f"<{len(values)}H", *values)
+        inline = struct.pack("<I", places[tag]) if tag in places else inline.ljust(4, b"\0")
+        entries += struct.pack("<HHI", tag, kind, len(values)) + inline
+    body = b"".join(struct.pack(f"<{len(value)}H", *value).ljust(12, b"\0") for value in lists.values())
+    head = struct.pack("<2sHI", b"II", 42, start).ljust(start, b"\0") + struct.pack("<H", len(found))
+    return head + entries + bytes(4) + body + data + bytes(len(data) % 2) + below
+
+
+def sensor_directory(photometric: int) -> bytes:
+    """A directory for `below`: 640 x 480 pixels of a sensor, without their data."""
+    entries = ((256, 640), (257, 480), (258, 12), (259, 1), (262, photometric))
+    return (
+        struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHIHH", t, 3, 1, v, 0) for t, v in entries) + bytes(4)
+    )
+
+
+def small_directory() -> bytes:
+    """A directory for `below`: a reduced copy, without its data."""
+    entries = ((254, 1), (256, 10), (257, 7), (258, 8), (259, 1), (262, 1))
+    return (
+        struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHIHH", t, 3, 1, v, 0) for t, v in entries) + bytes(4)
+    )
+
+
+def packed12() -> bytes:
+    """The grey drawing as 12-bit values, two in three bytes; the low four bits are noise that must go."""
+    values = (GREY.astype(int) << 4 | 9).reshape(len(GREY), -1, 2)
+    first, second = values[..., 0], values[..., 1]
+    rows = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], axis=-1)
+    return bytes(rows.astype(np.uint8).tobytes())
+
+
+def targa() -> bytes:
+    return struct.pack("<BBBHHBHHHHBB", 0, 0, 2, 0, 0, 0, 0, 0, *SIZE, 24, 0x20) + RGB[:, :, ::-1].tobytes()
+
+
+def strip_hit(compression: str, damage: bytes) -> bytes:
+    """A TIFF whose directory is behind its only strip, with `damage` written over the middle of the strip."""
+    coarse = RGB // 128 * 128  # or hardly a code of LZW would stand for more than one value
+    pixels = Image.fromarray(GREY > 100) if compression == "group4" else coarse if "lzw" in compression else RGB
+    data = encode(pixels, "TIFF", compression=compression)
+    tags = Image.open(io.BytesIO(data)).tag_v2
+    at = tags[273][0] + tags[279][0] // 2
+    return data[:at] + damage + data[at + len(damage) :]
+
+
 def exif(orientation: int) -> bytes:
     tags = Image.Exif()
     tags[0x0112] = orientation
@@ -182,6 +259,36 @@ def rejected() -> dict[str, bytes]:
         "unsupported_format/photo.heic": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40),
         "unsupported_format/photo.jxl": b"\xff\x0a" + bytes(40),
         "unsupported_format/layers.psd": b"8BPS\0\1" + bytes(40),
+        "not_an_image/lfs_pointer.jpg": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        "not_an_image/annex_pointer.jpg": b"/annex/objects/MD5E-s1--0.jpg\n",
+        "not_an_image/storage_error.jpg": b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>",
+        "not_an_image/shortcut.jpg": b"\x4c\0\0\0\1\x14\2\0" + bytes(40),
+        "unsupported_format/picture.tga": targa(),
+        "unsupported_format/picture.pcx": encode(RGB, "PCX"),
+        "unsupported_format/picture.sgi": encode(RGB, "SGI"),
+        "unsupported_format/picture.dds": encode(RGB, "DDS"),
+        "unsupported_format/picture.xbm": encode(Image.fromarray(GREY > 100), "XBM"),
+        "unsupported_format/raw.nef": tiff_of(RGB, {254: 1}, below=sensor_directory(32803)),
+        "unsupported_format/raw.dng": tiff_of(RGB, {50706: 1}),
+        "unsupported_format/raw.cr2": tiff_of(RGB, {}, start=16)[:8] + b"CR\2\0" + tiff_of(RGB, {}, start=16)[12:],
+        "unsupported_format/raw.orf": b"IIRO" + tiff_of(RGB, {})[4:],
+        "unsupported_format/raw.cr3": b"\0\0\0\x18ftypcrx \0\0\0\0crx isom" + bytes(40),
+        "unsupported_format/thumbnail_first.tif": tiff_of(RGB, {254: 1}, below=sensor_directory(2)),
+        "unsupported_format/sixteen_bit_grey_inverted_big_endian.tif": b"MM\0*\0\0\0\x08\0\x05"
+        + b"".join(struct.pack(">HHIHH", t, 3, 1, v, 0) for t, v in ((256, 2), (257, 2), (258, 16), (259, 1), (262, 0)))
+        + bytes(4),
+        "corrupt/deflate.tif": strip_hit("tiff_adobe_deflate", bytes(8)),
+        "corrupt/lzw.tif": strip_hit("tiff_lzw", bytes(8)),
+        "corrupt/packbits.tif": strip_hit("packbits", bytes(8)),
+        "corrupt/fax_bad_code.tif": strip_hit("group4", b"\x55\xaa"),
+        "corrupt/fax_lost_lines.tif": strip_hit("group4", bytes(3)),
+        "corrupt/jpeg.tif": strip_hit("jpeg", bytes(12)),
+        "corrupt/too_few_pixels.gif": fewer_pixels(gif),
+        "corrupt/pixels_left_over.qoi": hit(encode(RGB, "QOI"), 8, struct.pack(">I", SIZE[1] - 2)),
+        "truncated/pixels_missing.qoi": encode(RGB, "QOI")[:100],
+        "corrupt/lines_left_over.bmp": bmp[:22] + struct.pack("<i", SIZE[1] - 2) + bmp[26:],
+        "corrupt/lines_left_over.ppm": encode(RGB, "PPM").replace(b"20 14", b"20 12"),
+        "truncated/run_lengths.bmp": run_lengths(ended=False),
         "unsupported_format/icon.ico": b"\0\0\1\0\1\0" + bytes(40),
         "unsupported_format/lossless.jpg": patched(whole, sof + 1, 0xC3),
         "unsupported_format/jpeg_ls.jpg": patched(whole, sof + 1, 0xF7),
@@ -231,6 +338,27 @@ def rejected() -> dict[str, bytes]:
         "too_small/one_pixel.png": encode(RGB[:1, :1], "PNG"),
         "extreme_aspect/strip.png": encode(RGB[:1], "PNG"),
     }
+
+
+def hit(data: bytes, at: int, damage: bytes) -> bytes:
+    return data[:at] + damage + data[at + len(damage) :]
+
+
+def fewer_pixels(gif: bytes) -> bytes:
+    """The GIF with two more rows in the size of its picture than its data holds."""
+    at = gif.index(b"\x2c\0\0\0\0") + 7
+    return gif[:8] + struct.pack("<H", SIZE[1] + 2) + gif[10:at] + struct.pack("<H", SIZE[1] + 2) + gif[at + 2 :]
+
+
+def run_lengths(ended: bool) -> bytes:
+    """A run-length coded BMP of the grey drawing; without its last rows and end marker, Pillow fills it up."""
+    rows = GREY[::-1] if ended else GREY[:4:-1]
+    lines = [b"".join(bytes([1, value]) for value in row) + b"\0\0" for row in rows]
+    runs = b"".join(lines) + (b"\0\1" if ended else b"")
+    palette = b"".join(bytes([i, i, i, 0]) for i in range(256))
+    start = 14 + 40 + len(palette)
+    head = struct.pack("<2sIHHI", b"BM", start + len(runs), 0, 0, start)
+    return head + struct.pack("<IiiHHIIiiII", 40, *SIZE, 1, 8, 1, len(runs), 0, 0, 256, 0) + palette + runs
 
 
 def bomb(side: int) -> bytes:
@@ -308,6 +436,32 @@ def accepted() -> dict[str, tuple[bytes, np.ndarray]]:
         "changed/cmyk.tif": (encode(Image.fromarray(cmyk, "CMYK"), "TIFF"), RGB),
         "changed/sixteen_bit_grey.png": (encode(Image.fromarray(deep), "PNG"), np.dstack([deep >> 8] * 3)),
         "changed/sixteen_bit_grey.tif": (encode(Image.fromarray(deep), "TIFF"), np.dstack([deep >> 8] * 3)),
+        "changed/sixteen_bit_white_is_zero.tif": (tiff_of(65535 - deep, {262: 0}), np.dstack([deep >> 8] * 3)),
+        "changed/eight_bit_white_is_zero.tif": (tiff_of(255 - GREY, {262: 0}), np.dstack([GREY] * 3)),
+        "changed/twelve_bit_packed.tif": (tiff_of(GREY, {258: 12}, packed12()), np.dstack([GREY] * 3)),
+        "changed/reduced_sub_picture.tif": (tiff_of(RGB, {}, below=small_directory()), RGB),
+        "changed/one_page_marked_reduced.tif": (tiff_of(RGB, {254: 1}), RGB),
+        "changed/deflate.tif": (encode(RGB, "TIFF", compression="tiff_adobe_deflate"), RGB),
+        "changed/lzw.tif": (encode(RGB, "TIFF", compression="tiff_lzw"), RGB),
+        "changed/packbits.tif": (encode(RGB, "TIFF", compression="packbits"), RGB),
+        "changed/fax_group_3.tif": (
+            encode(Image.fromarray(bits), "TIFF", compression="group3"),
+            np.dstack([black_or_white] * 3),
+        ),
+        "changed/fax_group_4.tif": (
+            encode(Image.fromarray(bits), "TIFF", compression="group4"),
+            np.dstack([black_or_white] * 3),
+        ),
+        "changed/run_lengths.bmp": (run_lengths(ended=True), np.dstack([GREY] * 3)),
+        "changed/two_bytes_behind.bmp": (encode(RGB, "BMP") + b"ab", RGB),
+        "changed/two_pictures.ppm": (encode(RGB, "PPM") + encode(RGB[::-1], "PPM"), RGB),
+        "changed/interlaced.gif": (encode(indexed, "GIF", interlace=1), colours),
+        "changed/without_trailer.gif": (encode(indexed, "GIF")[:-1], colours),
+        "changed/transparent_everywhere.png": (encode(np.dstack([RGB, 0 * GREY]), "PNG"), np.full_like(RGB, 255)),
+        "changed/transparent_sixteen_bit_grey.png": (
+            encode(Image.fromarray(deep), "PNG", transparency=int(deep[3, 3])),
+            np.dstack([np.where(deep == deep[3, 3], 255, deep >> 8)] * 3),
+        ),
         "changed/sixteen_bit_grey.pgm": (pgm16(deep), np.dstack([deep >> 8] * 3)),
         "changed/sixteen_bit_rgb.png": (deep_png(), RGB),
         "changed/one_bit.png": (encode(Image.fromarray(bits), "PNG"), np.dstack([black_or_white] * 3)),

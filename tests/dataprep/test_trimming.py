@@ -165,8 +165,9 @@ def test_interlaced_pictures_of_any_size_have_all_their_pixels(width: int, heigh
 def test_rows_are_counted_in_whole_bytes(depth: int, colour: int, row: int) -> None:
     header = struct.pack(">IIBBBBB", 10, 3, depth, colour, 0, 0, 0)
     palette = [chunk(b"PLTE", bytes(12))] if colour == 3 else []
-    assert normalise(png(header, bytes(3 * (1 + row)), *palette), Policy()).warnings == ()
-    assert normalise(png(header, bytes(3 * (1 + row) + 1), *palette), Policy()).warnings == ("png_extra_data",)
+    whole, more = (png(header, bytes(3 * (1 + row) + surplus), *palette) for surplus in (0, 1))
+    assert "png_extra_data" not in normalise(whole, Policy()).warnings
+    assert "png_extra_data" in normalise(more, Policy()).warnings
 
 
 @pytest.mark.parametrize("sampling", [0, 1, 2])

@@ -56,6 +56,15 @@ def with_chunk(kind: bytes, body: bytes, wrong: int = 0) -> bytes:
     return data[:33] + chunk(kind, body, wrong) + data[33:]
 
 
+CASES = Path(__file__).parent.parent / "cases" / "images" / "accepted" / "changed"
+DEEP = {
+    **{path.name: path.read_bytes() for path in sorted(CASES.glob("*_bit_*")) + sorted(CASES.glob("*_bit*.tif"))},
+    "int32": coded(Image.fromarray(np.arange(-200, 184, dtype=np.int32).reshape(16, SIDE)), "TIFF"),
+    "float": coded(Image.fromarray(np.linspace(-1, 5000, SIDE * 16).reshape(16, SIDE).astype(np.float32)), "TIFF"),
+    "float with gaps": coded(Image.fromarray(np.full((16, SIDE), np.nan, np.float32)), "TIFF"),
+    "12 of 16 bits": coded(Image.fromarray((np.arange(SIDE * 16).reshape(16, SIDE) * 10).astype(np.uint16)), "PNG"),
+    "16 bit with a transparent value": coded(deep(), "PNG", transparency=300),
+}
 FILES = {
     "jpeg": coded(colours(), "JPEG"),
     "grey jpeg": coded(colours("L"), "JPEG"),
@@ -93,6 +102,31 @@ def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None
     assert np.abs(found.astype(int) - expected).max() <= (12 if recoded else 0)
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(depth_bits=12), Policy(depth_bits=9, resize=10), Policy(depth_range=(-100, 4000.5))],
+    ids=["as it is", "12 bits", "9 bits, shrunk", "range"],
+)
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str, policy: Policy) -> None:
+    try:
+        expected = sealed(DEEP[name], policy)
+    except Refusal:
+        with pytest.raises(Unreadable):
+            read_picture(DEEP[name], asdict(policy))
+        return
+    assert np.array_equal(read_picture(DEEP[name], asdict(policy)), expected)
+
+
+REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
+
+
+@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2"])
+def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
+    with pytest.raises(Unreadable, match="camera raw"):
+        read_picture((REJECTED / name).read_bytes(), {})
+
+
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.webp").write_bytes(FILES["webp"])
     code = (
@@ -117,7 +151,7 @@ def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
         (b"hello", "it is no image of a kind that is read here"),
         (FILES["jpeg"][:-200], "(?i)truncated"),
         (FILES["rgba png"][:60], "."),
-        (coded(colours("F"), "TIFF"), "its pixels are of mode F"),
+        (coded(colours("F"), "TIFF"), "unsupported pixel mode F"),
     ],
 )
 def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:

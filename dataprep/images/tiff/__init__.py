@@ -1,0 +1,1 @@
+"""TIFF: directories, strips, and what libtiff says of them."""

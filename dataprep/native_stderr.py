@@ -1,0 +1,76 @@
+"""Captures what C libraries print on file descriptor 2: codecs report damage there and nowhere else."""
+
+import ctypes
+import os
+from types import TracebackType
+
+STDERR = 2
+# A codec may print a line per pixel; the first lines name the problem.
+MAX_BYTES = 64 << 10
+
+_c_library = ctypes.CDLL(None)
+
+
+class NativeStderr:
+    """While entered, file descriptor 2 of this process is a file in memory; `take` returns what was added to it.
+
+    It holds for all threads of the process, so only one may be entered at a time. Python's own sys.stderr writes to
+    the same descriptor and is captured too.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        self._saved = -1
+
+    def __enter__(self) -> "NativeStderr":
+        _flush()
+        try:
+            self._saved = os.dup(STDERR)
+        except OSError:  # this process was started without it; hold its number, or the file below would get it
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != STDERR:
+                os.dup2(nowhere, STDERR)
+                os.close(nowhere)
+        self._file = stderr_file()
+        os.dup2(self._file, STDERR)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _flush()
+        if self._saved >= 0:
+            os.dup2(self._saved, STDERR)
+            os.close(self._saved)
+        else:
+            os.close(STDERR)
+        os.close(self._file)
+        self._file = self._saved = -1
+
+    def take(self) -> str:
+        """The text printed since the last call (at most its first 64 KiB), after C's buffers were written out."""
+        return take_text(self._file)
+
+
+def stderr_file() -> int:
+    """A new file in memory to be another process's descriptor 2, to which each write appends; read it by take_text."""
+    made = os.memfd_create("stderr", os.MFD_CLOEXEC)
+    try:
+        # O_APPEND: after a truncation the next write lands at the start, whichever descriptor it goes through.
+        return os.open(f"/proc/self/fd/{made}", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    finally:
+        os.close(made)
+
+
+def take_text(file: int) -> str:
+    """Empty such a file; its text, at most the first 64 KiB. `file` may be this process's own descriptor 2."""
+    _flush()
+    printed = os.pread(file, MAX_BYTES, 0)
+    if printed:
+        os.ftruncate(file, 0)
+    return printed.decode("utf-8", "replace")
+
+
+def _flush() -> None:
+    """Write out what C's stdio holds back: stderr is unbuffered, other streams on descriptor 2 may not be."""
+    _c_library.fflush(None)
