@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
+from dataprep.memory import is_shortage
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
 
+OUT_OF_MEMORY = (
+    "memory, a process or a thread could not be allocated; raise the limit (`ulimit -v`, `ulimit -u`, the memory "
+    "of the batch job) or use fewer --workers; the same command goes on"
+)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -60,6 +65,10 @@ class Program(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
+        except Exception as error:
+            if not is_shortage(error):
+                raise
+            _fail(f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})", TryLater.exit_code)
 
 
 def _echo(result: Any, as_json: bool) -> None:

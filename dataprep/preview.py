@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build import worker_count
-from dataprep.images import Refusal, normalise
+from dataprep.images import Refusal, decode
 from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
@@ -98,7 +98,7 @@ def _try_sample(plan: Plan, source: Path, options: ShardOptions) -> tuple[float,
     for item in sample:
         try:
             data = read_item(os.path.join(source, item.path), item, options.policy.max_bytes)
-            after += len(normalise(data, options.policy).data)
+            after += len(decode(data, options.policy).data)
             before += len(data)
         except Refusal:
             refused += 1

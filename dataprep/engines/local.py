@@ -13,12 +13,13 @@ from dataprep.worker import start_process
 
 class Crew(NamedTuple):
     """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
-    prove what they build, since they are not all on this machine.
+    prove what they build, since they are not all on this machine; `killable` that they are processes of their own.
     """
 
     executor: Executor
     workers: Callable[[], int]
     proves: bool = False
+    killable: bool = True
 
 
 class TaskKilled(BrokenExecutor):
@@ -41,7 +42,7 @@ class SerialExecutor(Executor):
 @contextmanager
 def serial(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """One task after the other, here."""
-    yield Crew(SerialExecutor(), lambda: workers)
+    yield Crew(SerialExecutor(), lambda: workers, killable=False)
 
 
 @contextmanager
