@@ -2,6 +2,7 @@
 
 import errno
 import mmap
+import resource
 
 # What decoding takes at most: measured 18 bytes per pixel over ten formats (JPEG 2000, WebP; others up to 9), and about
 # 10 more where an image with alpha is turned and laid over a background.
@@ -11,6 +12,9 @@ FIXED_BYTES = 64 << 20
 _ERRNOS = frozenset({errno.ENOMEM, errno.EAGAIN})
 # RuntimeError of threading, ImportError of the dynamic loader, sqlite3.OperationalError.
 _TEXTS = ("can't start new thread", "cannot allocate memory", "failed to map segment", "out of memory")
+# glibc reserves 128 MiB for each thread to allocate from, and gives half of it back.
+_ARENA_BYTES = 144 << 20
+_STACK_BYTES = 8 << 20
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which the mmap module of Python 3.10 does not name
 
 
@@ -37,6 +41,16 @@ def demand_room(pixels: int) -> None:
     """Raise MemoryError unless an image of so many pixels may still be decoded."""
     if not has_room(FIXED_BYTES + BYTES_PER_PIXEL * pixels):
         raise MemoryError
+
+
+def demand_threads(count: int) -> None:
+    """Raise MemoryError unless `count` more threads may be started.
+
+    Asked before a thread is started, since Thread.start of CPython waits for ever for one that lacks memory to begin.
+    """
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if not has_room(count * (_ARENA_BYTES + (stack if stack != resource.RLIM_INFINITY else _STACK_BYTES))):
+        raise MemoryError("can't start new thread")
 
 
 def has_room(size: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from dataprep.images import Refusal
-from dataprep.memory import is_shortage
+from dataprep.memory import demand_threads, is_shortage
 from dataprep.plan import PlannedItem
 
 READ_AHEAD_FILES = 8
@@ -65,6 +65,7 @@ def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None]
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for wanted in pending:
         asked.put(wanted)
+    demand_threads(1)
     threading.Thread(target=_serve, args=(asked, answers), daemon=True).start()
     return asked, answers
 

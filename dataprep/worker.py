@@ -19,7 +19,7 @@ from dataprep.faults import reach
 from dataprep.images import Picture, Policy, Refusal, decode, keep_decoders_single
 from dataprep.images.statistics import channel_moments
 from dataprep.item import Reject
-from dataprep.memory import MemoryShortage, is_shortage
+from dataprep.memory import MemoryShortage, demand_threads, is_shortage
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
@@ -57,6 +57,7 @@ def start_process() -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     one_thread_each()
+    demand_threads(2)  # this one, and the one that reads
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

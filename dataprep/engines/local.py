@@ -1,12 +1,14 @@
 """Engines on this machine, and what every engine gives."""
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dataprep.memory import demand_threads, is_shortage
 from dataprep.options import ShardOptions
 from dataprep.worker import start_process
 
@@ -48,14 +50,47 @@ def serial(options: ShardOptions, workers: int, source: Path, attempts: Path) ->
 @contextmanager
 def process(options: ShardOptions, workers: int, source: Path, attempts: Path) -> Iterator[Crew]:
     """A pool of local processes. Left by an error, running tasks are ended, not waited for."""
+    demand_threads(2)  # the pool's own
     # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
+    with _thread_shortages() as check_threads:
+
+        def count() -> int:
+            check_threads()
+            return workers
+
+        try:
+            yield Crew(pool, count)
+        except BaseException:
+            running = list((pool._processes or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in running:
+                worker.kill()
+            raise
+        pool.shutdown()
+
+
+@contextmanager
+def _thread_shortages() -> Iterator[Callable[[], None]]:
+    """A function that raises the shortage of memory that has ended a thread of this process.
+
+    A pool whose own thread has ended settles no future any more, and whoever waits for one would wait for ever.
+    """
+    shortages: list[BaseException] = []
+    others = threading.excepthook
+
+    def note(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None and is_shortage(args.exc_value):
+            shortages.append(args.exc_value)
+        else:
+            others(args)
+
+    def check() -> None:
+        if shortages:
+            raise MemoryError(str(shortages[0]))
+
+    threading.excepthook = note
     try:
-        yield Crew(pool, lambda: workers)
-    except BaseException:
-        running = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in running:
-            worker.kill()
-        raise
-    pool.shutdown()
+        yield check
+    finally:
+        threading.excepthook = others

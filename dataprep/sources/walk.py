@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dataprep.images.signatures import looks_like_image
 from dataprep.item import Ignored, Item, Reject
 from dataprep.keys import path_to_key
+from dataprep.sources.peek import opens_as_image
 
 _IMAGE_NAMES = frozenset(
     f".{extension}"
@@ -113,17 +113,9 @@ def _file(root: str, path: str, key: str, entry: "os.DirEntry[str]") -> tuple[in
     if not stat.S_ISREG(found.st_mode):
         return Reject(key, "not_a_regular_file", _kind(found.st_mode))
     ending = entry.name[entry.name.rfind(".") :].lower()
-    if ending not in _IMAGE_NAMES and not _opens_as_image(root, path):
+    if ending not in _IMAGE_NAMES and not opens_as_image(os.path.join(root, path)):
         return Ignored(key, "no image by name or content")
     return found.st_size, found.st_mtime_ns
-
-
-def _opens_as_image(root: str, path: str) -> bool:
-    try:
-        with open(os.path.join(root, path), "rb", buffering=0) as file:
-            return looks_like_image(file.read(32))
-    except OSError:
-        return True  # the builder meets the same error, and refuses the file with its reason
 
 
 def _kind(mode: int) -> str:
