@@ -172,7 +172,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
               help="The same for each class.")
 @click.option("--deadline", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-              help="Seconds to read one file, or to decode one image.")
+              help="Seconds to read one file, or of CPU time to decode one image.")
 @click.option("--quarantine", type=FOLDER, help="Copy refused files into this folder.")
 @click.option("--retry-rejects", is_flag=True, help="Look again at what was refused, after files were mended.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and write nothing.")
