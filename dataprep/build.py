@@ -203,7 +203,7 @@ def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:
 
 
 def _tasks(
-    plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard], killable: bool
+    plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard], killable: bool = True
 ) -> Iterator[Task]:
     schema = load_schema(options.schema)
     sizes = geometry(plan, work)

@@ -19,7 +19,7 @@ _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which the mmap module of Python 
 
 
 class MemoryShortage(Exception):
-    """Memory could not be allocated while `shard` was built, with the file `key` at hand (None: before the first)."""
+    """Memory could not be allocated while `shard` was built, with the file `key` at hand (None: between two)."""
 
     def __init__(self, shard: str, key: str | None, detail: str) -> None:
         super().__init__(shard, key, detail)
