@@ -11,8 +11,9 @@ from typing import Any
 from dataprep import machine
 from dataprep.absence import TRANSIENT, Presence
 from dataprep.engines import ENGINES, Crew, TaskKilled
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, TryLater
 from dataprep.faults import reach
+from dataprep.memory import MemoryShortage
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan, PlannedShard
@@ -21,11 +22,13 @@ from dataprep.proof import Manner, Proof, Prove, proving_here, proving_there, un
 from dataprep.prover import Fault
 from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
-from dataprep.worker import PagesTooSmall, build_shard
+from dataprep.worker import PagesTooSmall, build_shard, decode_timeout
 from schemas.record import load_schema
 
 # A shard on which so many workers have died in a row is not tried again.
 MAX_DEATHS = 2
+# An image on which so many fresh workers have spent the deadline is rejected.
+MAX_TIMEOUTS = 2
 LOOK_S = 0.5  # between two looks at how far the workers are
 
 
@@ -82,7 +85,12 @@ def build_missing(
             # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
             work.keep("pages", {error.split: error.page_size})
         except WorkerDied as error:
-            _count_deaths(error.shards, deaths, work)
+            blameless = [name for name in error.shards if not _exclude_slow(name, options, work, deaths)]
+            _count_deaths(blameless, deaths, work)
+        except MemoryShortage as error:
+            if [shard.name for shard in alone] == [error.shard]:
+                raise TryLater(_out_of_memory(error)) from None
+            deaths[error.shard] += 1
         for shard in alone:
             deaths[shard.name] *= shard.name not in work.receipts()
     return built
@@ -96,7 +104,7 @@ def _build(
     workers = min(worker_count(plan, options), len(shards))
     engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
     with engine as crew, _proving(work, options, crew) as prove:
-        results = _results(crew, _tasks(plan, work, options, shards), prove, work, progress)
+        results = _results(crew, _tasks(plan, work, options, shards, crew.killable), prove, work, progress)
         for receipt, proof, planned in results:
             reach("prove.done")
             missed = [reject.key for reject in receipt.rejects if reject.reason in TRANSIENT]
@@ -152,6 +160,26 @@ def _results(
         raise WorkerDied([planned.name for planned in building.values()]) from None
 
 
+def _exclude_slow(shard: str, options: ShardOptions, work: Workdir, deaths: Counter[str]) -> bool:
+    """Have `shard` built without the images that took too long to decode each time; return True if there are any."""
+    known = work.found("excluded").get(shard, {})
+    slow = [key for key, times in work.timeouts(shard).items() if times >= MAX_TIMEOUTS and key not in known]
+    if slow:
+        refusal = decode_timeout(options.deadline)
+        work.exclude(shard, dict.fromkeys(slow, (refusal.reason, refusal.detail)))
+        deaths[shard] = 0
+    return bool(slow)
+
+
+def _out_of_memory(error: MemoryShortage) -> str:
+    at_hand = f", at '{error.key}'" if error.key else ""
+    return (
+        f"memory could not be allocated while {error.shard} was built alone{at_hand} ({error.detail}); raise the limit "
+        "(`ulimit -v`, the memory of the batch job), or reject large images with a smaller --max-pixels and --restart; "
+        "the same command goes on"
+    )
+
+
 def _count_deaths(shards: list[str], deaths: Counter[str], work: Workdir) -> None:
     deaths.update(shards)
     for shard in shards:
@@ -185,7 +213,9 @@ def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:
     return {split: replace(size, page_size=larger.get(split, size.page_size)) for split, size in planned.items()}
 
 
-def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard]) -> Iterator[Task]:
+def _tasks(
+    plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard], killable: bool = True
+) -> Iterator[Task]:
     schema = load_schema(options.schema)
     sizes = geometry(plan, work)
     names = {split: tuple(shard.name for shard in members) for split, members in plan.splits().items()}
@@ -203,6 +233,7 @@ def _tasks(plan: Plan, work: Workdir, options: ShardOptions, shards: list[Planne
             policy=options.policy,
             deadline_s=options.deadline,
             decoded_later=options.prove == "decode",
+            killable=killable,
             excluded={key: (reason, detail) for key, (reason, detail) in excluded.get(shard.name, {}).items()},
             mended={key: (size, mtime_ns) for key, (size, mtime_ns) in mended.get(shard.name, {}).items()},
         )

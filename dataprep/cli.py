@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
+from dataprep.memory import is_shortage
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
@@ -23,6 +24,10 @@ from schemas.locale import use_utf8
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
 
+OUT_OF_MEMORY = (
+    "memory, a process or a thread could not be allocated; raise the limit (`ulimit -v`, `ulimit -u`, the memory "
+    "of the batch job) or use fewer --workers; the same command goes on"
+)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -64,6 +69,10 @@ class Program(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
+        except Exception as error:
+            if not is_shortage(error):
+                raise
+            _fail(f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})", TryLater.exit_code)
 
 
 def _settle(folder: Path) -> None:
@@ -183,7 +192,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
               help="The same for each class.")
 @click.option("--deadline", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-              help="Seconds to read one file, or to decode one image.")
+              help="Seconds to read one file, or of CPU time to decode one image.")
 @click.option("--quarantine", type=FOLDER, help="Copy refused files into this folder.")
 @click.option("--retry-rejects", is_flag=True, help="Look again at what was refused, after files were mended.")
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and write nothing.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build import worker_count
-from dataprep.images import Refusal, normalise
+from dataprep.images import Refusal, decode
 from dataprep.keys import portable_path, source_path
 from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
@@ -99,7 +99,7 @@ def _try_sample(plan: Plan, options: ShardOptions) -> tuple[float, float, int]:
     for item in sample:
         try:
             data = read_item(source_path(plan.source, item.key), item, options.policy.max_bytes)
-            after += len(normalise(data, options.policy).data)
+            after += len(decode(data, options.policy).data)
             before += len(data)
         except Refusal:
             refused += 1

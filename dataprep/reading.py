@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from dataprep.images import Refusal
+from dataprep.memory import demand_threads, is_shortage
 from dataprep.plan import PlannedItem
 
 READ_AHEAD_FILES = 8
@@ -64,6 +65,7 @@ def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None]
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for wanted in pending:
         asked.put(wanted)
+    demand_threads(1)
     threading.Thread(target=_serve, args=(asked, answers), daemon=True).start()
     return asked, answers
 
@@ -88,7 +90,7 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
     except PermissionError:
         raise Refusal("permission_denied", "this user may not read it") from None
     except OSError as error:
-        raise Refusal("unreadable", error.strerror or str(error)) from None
+        raise _unreadable(error) from None
     with open(descriptor, "rb", buffering=0) as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -98,7 +100,12 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
         try:
             data = file.readall()
         except OSError as error:
-            raise Refusal("unreadable", error.strerror or str(error)) from None
+            raise _unreadable(error) from None
     if len(data) != item.size:
         raise Refusal("changed", f"{len(data)} of its {item.size} bytes could be read")
     return data
+
+
+def _unreadable(error: OSError) -> Exception:
+    """The reason, unless it is the machine that lacks memory."""
+    return MemoryError(error.strerror) if is_shortage(error) else Refusal("unreadable", error.strerror or str(error))

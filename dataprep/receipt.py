@@ -18,6 +18,7 @@ from schemas.record import RecordSchema
 ROWS = "rows.jsonl"  # a NotedRow a line, in an attempt folder and later beside the receipt
 # How far a worker is: a JSON list of the key at hand and the files done, and behind it what is left of longer ones.
 CURRENT = "current"
+LATE = "late"  # not empty when the worker was ended because the key at hand took too long to decode
 
 
 class NotedRow(NamedTuple):
@@ -55,7 +56,8 @@ class Task:
 
     `attempts` is the folder in which the worker makes a folder of its own. `names` is the split's whole set.
     `excluded` are files found at fault after an earlier build, `mended` the size and time of files that were changed
-    on purpose since the plan was made. `decoded_later` says that the shard's images will be decoded to prove it.
+    on purpose since the plan was made. `decoded_later` says that the shard's images will be decoded to prove it,
+    `killable` that the process may be ended over an image that takes too long to decode.
     """
 
     shard: PlannedShard
@@ -71,6 +73,7 @@ class Task:
     excluded: Excluded = field(default_factory=dict)
     mended: dict[str, tuple[int, int]] = field(default_factory=dict)
     decoded_later: bool = False
+    killable: bool = True
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.errors import DataprepError
-from dataprep.images import Policy, Refusal, normalise
+from dataprep.images import Policy, Refusal, decode
 from dataprep.item import Reject
 from dataprep.mindrecord import ShardReader, ShardWriter
 from dataprep.mindrecord.index import IndexWriter
@@ -177,7 +177,7 @@ def _is_sound(image: bytes, digest: str | None) -> bool:
     if digest is not None:
         return blob_digest(image) == digest
     try:
-        normalise(image, Policy())
+        decode(image, Policy())
     except Refusal:
         return False
     return True

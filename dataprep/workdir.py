@@ -21,7 +21,7 @@ from dataprep.errors import DataprepError
 from dataprep.faults import reach
 from dataprep.item import Reject
 from dataprep.lock import Lock
-from dataprep.receipt import CURRENT, ROWS, Excluded, Receipt
+from dataprep.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
 from schemas.layout import DATASET, DUPLICATES, REJECTS, RUN_LOG, SPLITS, WORK, index_name
 
@@ -134,6 +134,15 @@ class Workdir:
         with suppress(OSError, ValueError, IndexError):
             return _current(attempts[-1])[0]
         return None
+
+    def timeouts(self, shard: str) -> Counter[str]:
+        """The keys over which workers on `shard` were ended because decoding took too long, and how often."""
+        keys: Counter[str] = Counter()
+        for attempt in self.attempts.glob(f"{shard}-*"):
+            with suppress(OSError, ValueError, IndexError):
+                if (attempt / LATE).stat().st_size:
+                    keys[_current(attempt)[0]] += 1
+        return keys
 
     def under_way(self, shards: Set[str]) -> int:
         """How many files of these shards workers have dealt with so far."""

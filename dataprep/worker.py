@@ -13,16 +13,18 @@ from time import perf_counter
 from typing import TextIO, TypeVar
 
 from dataprep import place
+from dataprep.decode_deadline import DecodeDeadline, DecodeTimeout
 from dataprep.encode import ENCODERS
 from dataprep.faults import reach
-from dataprep.images import Picture, Policy, Refusal, keep_decoders_single, normalise
+from dataprep.images import Picture, Policy, Refusal, decode, keep_decoders_single
 from dataprep.images.statistics import channel_moments
 from dataprep.item import Reject
 from dataprep.keys import source_path
+from dataprep.memory import MemoryShortage, demand_threads, is_shortage
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
-from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
+from dataprep.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
 
@@ -55,15 +57,9 @@ def start_process() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    one_thread_each()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def one_thread_each() -> None:
-    """Keep libraries that this process has not loaded yet from starting threads of their own."""
-    for library in ("OMP", "OPENBLAS", "MKL", "BLIS"):
-        os.environ[f"{library}_NUM_THREADS"] = "1"
     keep_decoders_single()
+    demand_threads(2)  # this one, and the one that reads
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -76,11 +72,25 @@ def _end_with_parent() -> None:
 def build_shard(task: Task) -> Receipt:
     """Write the shard of `task` and its index, synced, into a new folder below task.attempts.
 
-    Refused files are listed in the receipt, written rows in ROWS beside the shard. Raises PagesTooSmall, and OSError
-    for what is wrong with the disk.
+    Refused files are listed in the receipt, written rows in ROWS beside the shard. Raises PagesTooSmall,
+    MemoryShortage, and OSError for what is wrong with the disk.
     """
-    attempt = Path(tempfile.mkdtemp(prefix=f"{task.shard.name}-", dir=task.attempts))
-    build = _Build(task, attempt)
+    build: _Build | None = None
+    try:
+        attempt = Path(tempfile.mkdtemp(prefix=f"{task.shard.name}-", dir=task.attempts))
+        build = _Build(task, attempt)
+        return _build(task, attempt, build)
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        key = build.at_hand if build else None
+        raise MemoryShortage(task.shard.name, key, str(error) or type(error).__name__) from None
+    finally:
+        if build:
+            build.close()
+
+
+def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
     with (
         closing(Plan.open(task.plan)) as plan,
         closing(read_ahead(_wanted(task, plan), task.deadline_s)) as files,
@@ -94,6 +104,7 @@ def build_shard(task: Task) -> Receipt:
                 build.add(item, data, writer, rows)
             except Refusal as refusal:
                 build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
+            build.at_hand = None
         started = perf_counter()
         _finish(task, writer)
     reach("build.finished")
@@ -117,6 +128,7 @@ class _Build:
     def __init__(self, task: Task, attempt: Path) -> None:
         self.rejects: list[Reject] = []
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.at_hand: str | None = None
         self._started = perf_counter()
         self._task = task
         self._attempt = attempt
@@ -128,6 +140,7 @@ class _Build:
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
         self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
+        self._deadline = DecodeDeadline(task.deadline_s, attempt / LATE, task.killable)
 
     def timed(self, stage: str, source: Iterator[_T]) -> Iterator[_T]:
         """Pass on what `source` yields, and count the time that it takes."""
@@ -141,6 +154,7 @@ class _Build:
 
     def tell(self, item: PlannedItem) -> None:
         """Note the file at hand, for the parent to name should this process be killed over it, and those done."""
+        self.at_hand = item.key
         done = sum(self._class_rows) + len(self.rejects)
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
 
@@ -152,7 +166,11 @@ class _Build:
             raise data
         started = perf_counter()
         measured = self._moments.images < self._to_measure
-        picture = normalise(data, self._task.policy, measured, self._task.decoded_later)
+        try:
+            with self._deadline:
+                picture = decode(data, self._task.policy, measured, self._task.decoded_later)
+        except DecodeTimeout:
+            raise decode_timeout(self._task.deadline_s) from None
         noted = _note(item, data, picture, self._task.policy)
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))
@@ -166,9 +184,13 @@ class _Build:
         self.seconds["decode"] += decoded - started - picture.encode_s
         self.seconds["write"] += perf_counter() - decoded
 
+    def close(self) -> None:
+        """Close what is open, when the shard is finished or given up."""
+        self._deadline.close()
+        os.close(self._current)
+
     def receipt(self, shard: Shard) -> Receipt:
         """The receipt of the finished shard."""
-        os.close(self._current)
         self.seconds["all"] = perf_counter() - self._started
         return Receipt(
             shard=shard,
@@ -183,6 +205,11 @@ class _Build:
             seconds=dict(self.seconds),
             attempt=self._attempt,
         )
+
+
+def decode_timeout(deadline_s: float) -> Refusal:
+    """The reason of an image on which a decoder has spent more than `deadline_s` seconds of CPU time."""
+    return Refusal("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
 
 
 def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:

@@ -1,24 +1,31 @@
 """Engines on this machine, and what every engine gives."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dataprep.memory import demand_threads, is_shortage
 from dataprep.options import ShardOptions
 from dataprep.worker import start_process
+
+# There is a worker for each core, so a library that starts a thread for each core again only makes them wait.
+_THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS")
 
 
 class Crew(NamedTuple):
     """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
-    prove what they build, since they are not all on this machine.
+    prove what they build, since they are not all on this machine; `killable` that they are processes of their own.
     """
 
     executor: Executor
     workers: Callable[[], int]
     proves: bool = False
+    killable: bool = True
 
 
 class TaskKilled(BrokenExecutor):
@@ -41,20 +48,55 @@ class SerialExecutor(Executor):
 @contextmanager
 def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
     """One task after the other, here."""
-    yield Crew(SerialExecutor(), lambda: workers)
+    yield Crew(SerialExecutor(), lambda: workers, killable=False)
 
 
 @contextmanager
 def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
     """A pool of local processes. Left by an error, running tasks are ended, not waited for."""
+    demand_threads(2)  # the pool's own
+    for library in _THREADED:  # a worker loads NumPy before it runs a line of ours, and inherits this
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
+    with _thread_shortages() as check_threads:
+
+        def count() -> int:
+            check_threads()
+            return workers
+
+        try:
+            yield Crew(pool, count)
+        except BaseException:
+            running = list((pool._processes or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in running:
+                worker.kill()
+            raise
+        pool.shutdown()
+
+
+@contextmanager
+def _thread_shortages() -> Iterator[Callable[[], None]]:
+    """A function that raises the shortage of memory that has ended a thread of this process.
+
+    A pool whose own thread has ended settles no future any more, and whoever waits for one would wait for ever.
+    """
+    shortages: list[BaseException] = []
+    others = threading.excepthook
+
+    def note(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None and is_shortage(args.exc_value):
+            shortages.append(args.exc_value)
+        else:
+            others(args)
+
+    def check() -> None:
+        if shortages:
+            raise MemoryError(str(shortages[0]))
+
+    threading.excepthook = note
     try:
-        yield Crew(pool, lambda: workers)
-    except BaseException:
-        running = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in running:
-            worker.kill()
-        raise
-    pool.shutdown()
+        yield check
+    finally:
+        threading.excepthook = others

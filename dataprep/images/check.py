@@ -104,8 +104,9 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
             yield
         except Refusal:
             raise
-        except MemoryError:
-            raise Refusal("too_large", "its pixels do not fit into memory") from None
+        except MemoryError as error:
+            # decoding.decode finds out whether the file is to blame.
+            raise Refusal("corrupt", f"out of memory ({error})" if str(error) else "out of memory") from None
         except Exception as error:
             if chain and chain.kind:
                 raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None

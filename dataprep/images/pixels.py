@@ -12,6 +12,7 @@ from dataprep.images.chain import Chain
 from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
 from dataprep.images.policy import Notes, Picture, Policy, Refusal
 from dataprep.images.tiff.messages import CodecMessages
+from dataprep.memory import demand_room
 
 ANGLES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -30,6 +31,8 @@ def orientation(image: Image.Image) -> int:
     """EXIF orientation 1..8. EXIF that cannot be read counts as none: the pixels are good."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
+    except MemoryError:
+        raise
     except Exception:  # whatever Pillow's parser trips over
         return 1
     return value if value in ANGLES else 1
@@ -43,7 +46,10 @@ def profile_to_convert(image: Image.Image, policy: Policy) -> Any:
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
         return None if "srgb" in ImageCms.getProfileDescription(profile).lower() else profile
+    except MemoryError:
+        raise
     except Exception:  # the pixels are good, whatever littlecms trips over
+        demand_room(0)
         return None
 
 
@@ -105,6 +111,7 @@ def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Imag
     try:
         done = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except ImageCms.PyCMSError:
+        demand_room(image.width * image.height)
         return image
     if done is None or image.mode not in ("RGB", "CMYK"):
         return image

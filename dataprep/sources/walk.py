@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dataprep.images.signatures import looks_like_image
 from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject
 from dataprep.keys import decode_name, encode_name, path_to_key
+from dataprep.memory import is_shortage
 from dataprep.sources.ignore import IgnorePatterns
+from dataprep.sources.peek import opens_as_image
 from schemas.system_names import system_rule
 
 _IMAGE_NAMES = frozenset(
@@ -105,6 +106,8 @@ def _kind_of(entry: "os.DirEntry[bytes]", path: str) -> "str | Reject | ClosedFo
     try:
         return LINK if entry.is_symlink() and entry.is_dir() else FILE
     except OSError as error:
+        if is_shortage(error):
+            raise
         return _lost_file(path_to_key(path), is_link=True, error=error)
 
 
@@ -201,11 +204,13 @@ def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tu
     try:
         found = entry.stat()
     except OSError as error:
+        if is_shortage(error):
+            raise
         return _lost_file(key, entry.is_symlink(), error)
     if not stat.S_ISREG(found.st_mode):
         return Reject(key, "not_a_regular_file", _kind(found.st_mode))
     ending = path[path.rfind(b".") :].lower().decode("latin-1")  # a name without a dot has no such ending either way
-    if ending not in _IMAGE_NAMES and not _opens_as_image(root, path):
+    if ending not in _IMAGE_NAMES and not opens_as_image(os.path.join(root, path)):
         return Ignored(key, "no image by name or content")
     return found.st_size, found.st_mtime_ns
 
@@ -222,14 +227,6 @@ def _lost_file(key: str, is_link: bool, error: OSError) -> Reject:
     if error.errno == errno.ELOOP:
         return Reject(key, "link_loop", "the link leads in a circle")
     return Reject(key, "unreadable", error.strerror or str(error))
-
-
-def _opens_as_image(root: bytes, path: bytes) -> bool:
-    try:
-        with open(os.path.join(root, path), "rb", buffering=0) as file:
-            return looks_like_image(file.read(32))
-    except OSError:
-        return True  # the builder meets the same error, and refuses the file with its reason
 
 
 def _kind(mode: int) -> str:
