@@ -241,8 +241,13 @@ def test_a_file_that_a_scan_misses_for_a_moment_makes_no_plan(
 def test_source_that_does_not_answer_is_away(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     presence = Presence(raw, 0.05)
     presence.require(["cat/01.png"])
-    released = threading.Event()
-    monkeypatch.setattr(os, "stat", lambda *_: released.wait())
+    released, stat = threading.Event(), os.stat
+
+    def stalled(*arguments: Any, **options: Any) -> os.stat_result:
+        released.wait()
+        return stat(*arguments, **options)
+
+    monkeypatch.setattr(os, "stat", stalled)
     with pytest.raises(TryLater, match=r"did not answer within 0\.05 s"):
         presence.require(["cat/01.png"])
     released.set()
