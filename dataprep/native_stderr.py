@@ -1,0 +1,64 @@
+"""Captures what C libraries print on file descriptor 2: codecs report damage there and nowhere else."""
+
+import ctypes
+import os
+from types import TracebackType
+
+STDERR = 2
+# A codec may print a line per pixel; the first lines name the problem.
+MAX_BYTES = 64 << 10
+
+_c_library = ctypes.CDLL(None)
+
+
+class NativeStderr:
+    """While entered, file descriptor 2 of this process is a file in memory; `take` returns what was added to it.
+
+    It holds for all threads of the process, so only one may be entered at a time. Python's own sys.stderr writes to
+    the same descriptor and is captured too.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1
+        self._saved = -1
+
+    def __enter__(self) -> "NativeStderr":
+        _flush()
+        try:
+            self._saved = os.dup(STDERR)
+        except OSError:  # this process was started without it; hold its number, or the file below would get it
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != STDERR:
+                os.dup2(nowhere, STDERR)
+                os.close(nowhere)
+        # O_APPEND: after a truncation the next write lands at the start, from whichever descriptor.
+        self._file = os.memfd_create("stderr", os.MFD_CLOEXEC)
+        descriptor = os.open(f"/proc/self/fd/{self._file}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        os.dup2(descriptor, STDERR)
+        os.close(descriptor)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _flush()
+        if self._saved >= 0:
+            os.dup2(self._saved, STDERR)
+            os.close(self._saved)
+        else:
+            os.close(STDERR)
+        os.close(self._file)
+        self._file = self._saved = -1
+
+    def take(self) -> str:
+        """The text printed since the last call (at most its first 64 KiB), after C's buffers were written out."""
+        _flush()
+        printed = os.pread(self._file, MAX_BYTES, 0)
+        if printed:
+            os.ftruncate(self._file, 0)
+        return printed.decode("utf-8", "replace")
+
+
+def _flush() -> None:
+    """Write out what C's stdio holds back: stderr is unbuffered, other streams on descriptor 2 may not be."""
+    _c_library.fflush(None)
