@@ -31,11 +31,8 @@ class NativeStderr:
             if nowhere != STDERR:
                 os.dup2(nowhere, STDERR)
                 os.close(nowhere)
-        # O_APPEND: after a truncation the next write lands at the start, from whichever descriptor.
-        self._file = os.memfd_create("stderr", os.MFD_CLOEXEC)
-        descriptor = os.open(f"/proc/self/fd/{self._file}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.dup2(descriptor, STDERR)
-        os.close(descriptor)
+        self._file = stderr_file()
+        os.dup2(self._file, STDERR)
         return self
 
     def __exit__(
@@ -52,11 +49,26 @@ class NativeStderr:
 
     def take(self) -> str:
         """The text printed since the last call (at most its first 64 KiB), after C's buffers were written out."""
-        _flush()
-        printed = os.pread(self._file, MAX_BYTES, 0)
-        if printed:
-            os.ftruncate(self._file, 0)
-        return printed.decode("utf-8", "replace")
+        return take_text(self._file)
+
+
+def stderr_file() -> int:
+    """A new file in memory to be another process's descriptor 2, to which each write appends; read it by take_text."""
+    made = os.memfd_create("stderr", os.MFD_CLOEXEC)
+    try:
+        # O_APPEND: after a truncation the next write lands at the start, whichever descriptor it goes through.
+        return os.open(f"/proc/self/fd/{made}", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    finally:
+        os.close(made)
+
+
+def take_text(file: int) -> str:
+    """Empty such a file; its text, at most the first 64 KiB. `file` may be this process's own descriptor 2."""
+    _flush()
+    printed = os.pread(file, MAX_BYTES, 0)
+    if printed:
+        os.ftruncate(file, 0)
+    return printed.decode("utf-8", "replace")
 
 
 def _flush() -> None:

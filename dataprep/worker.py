@@ -19,6 +19,7 @@ from dataprep.images import Picture, Policy, Refusal, keep_decoders_single, norm
 from dataprep.images.statistics import channel_moments
 from dataprep.item import Reject
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
+from dataprep.originals import OriginalsWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
@@ -126,6 +127,7 @@ class _Build:
         # Asked for the header alone, nothing decodes a picture to measure it.
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
+        self._originals = OriginalsWriter(attempt)
         self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
 
     def timed(self, stage: str, source: Iterator[_T]) -> Iterator[_T]:
@@ -158,6 +160,8 @@ class _Build:
         decoded = perf_counter()
         _write(self._task, writer, item, picture)
         rows.write(json.dumps(noted) + "\n")
+        if self._task.decoded_later and picture.encode_s and data.startswith(b"\xff\xd8"):  # a re-encoded JPEG
+            self._originals.add(sum(self._class_rows), data)
         self._class_rows[item.label] += 1
         self._changed.update(picture.changed)
         self._warnings.update(picture.warnings)
@@ -168,6 +172,7 @@ class _Build:
     def receipt(self, shard: Shard) -> Receipt:
         """The receipt of the finished shard."""
         os.close(self._current)
+        self._originals.close()
         self.seconds["all"] = perf_counter() - self._started
         return Receipt(
             shard=shard,

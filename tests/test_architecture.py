@@ -29,11 +29,11 @@ ALLOWED_IN = {
 }
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "faults", "software", "machine", "labels", "native_stderr"},
+    {"errors", "item", "keys", "faults", "software", "machine", "labels", "native_stderr", "originals"},
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
     {"receipt", "encode", "reading", "quarantine"},
-    {"worker", "workdir", "opening", "prove", "prover", "proof", "duplicates", "progress"},
+    {"worker", "workdir", "opening", "prove", "prover", "proof", "decoder_child", "duplicates", "progress"},
     {"engines"},
     {"target", "build", "seal"},
     {"pipeline", "verify", "inspection", "sample"},
