@@ -113,6 +113,7 @@ class Prover:
         self._unexplained = 0
         row_by_row: Verdict | None = None
         while files.rows:  # MindDataset reads an empty shard within a set, but refuses it alone
+            loss: ChildLost | None = None
             try:
                 verdict, why = self._all_at_once(files)
                 if why is None:
@@ -120,12 +121,13 @@ class Prover:
                 if row_by_row or not self._decode:
                     raise DataprepError(_no_culprit(files, why))
             except ChildLost as lost:
-                self._excuse(files, lost)
-                if lost.blameless or row_by_row or not self._decode:
-                    continue
-            row_by_row = self._row_by_row(files)
-            if row_by_row.by_row:
-                return row_by_row
+                loss = lost
+            if row_by_row is None and self._decode and not (loss and loss.blameless):
+                row_by_row = self._row_by_row(files)
+                if row_by_row.by_row:
+                    return row_by_row
+            if loss:
+                self._excuse(files, loss)
         return Verdict()
 
     def _all_at_once(self, files: ShardFiles) -> tuple[Verdict, str | None]:
