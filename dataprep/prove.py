@@ -92,7 +92,7 @@ def _all_at_once(request: dict[str, Any]) -> Answers:
 def _read_back(request: dict[str, Any], heard: "_Heard") -> Answers:
     expected = map(json.loads, Path(request["rows"]).read_bytes().splitlines())
     number = -1
-    told = time.monotonic()
+    pulse = _Pulse()
     take_text(STDERR)
     try:
         for number, row in enumerate(_rows(request)):
@@ -104,13 +104,25 @@ def _read_back(request: dict[str, Any], heard: "_Heard") -> Answers:
             shape = row["image"].shape
             if request["decode"] == "full" and shape != (height, width, 3):
                 yield {"bad": number, "detail": f"decodes to shape {shape}, not to {height} x {width} pixels"}
-            if time.monotonic() - told > HEARTBEAT_S:
-                told = time.monotonic()
-                yield {"row": number}
+            yield from pulse.beat(number)
         if next(expected, None):
             yield {"wrong": f"it reads as {number + 1} rows, fewer than were written"}
     except (RuntimeError, ValueError) as error:
         yield {"failed": _first_line(error)}
+
+
+class _Pulse:
+    """Says now and then how far the child is, so that it does not count as silent."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def beat(self, row: int) -> Answers:
+        """The answer that names `row`, if the last one was a while ago."""
+        now = time.monotonic()
+        if now - self._last > HEARTBEAT_S:
+            self._last = now
+            yield {"row": row}
 
 
 class _Heard:
@@ -178,6 +190,23 @@ def _strip() -> Any:
     return vision.RandomCropDecodeResize(8, (1.0, 1.0), narrow, vision.Inter.NEAREST, max_attempts=1)
 
 
+def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
+    """Decodes each JPEG of the file of originals to its end; the number of each."""
+    import mindspore.dataset as ds
+    import numpy as np
+
+    def entries() -> Iterator[tuple[Any, int]]:
+        for number, (_, data) in enumerate(read_originals(path)):
+            yield np.frombuffer(read_to_end(data), np.uint8), number
+
+    data = ds.GeneratorDataset(
+        entries, ["image", "entry"], shuffle=False, num_parallel_workers=1, python_multiprocessing=False
+    )
+    data = data.map(_strip(), input_columns="image", num_parallel_workers=threads)
+    for row in data.create_dict_iterator(num_epochs=1, output_numpy=True):
+        yield row["entry"].item()
+
+
 def _one_by_one(request: dict[str, Any]) -> Answers:
     """The rows from `first` to `last` (-1: all that follow), each by itself, announced before it is decoded."""
     yield from _Examiner().rows(request, None, with_originals=True)
@@ -213,10 +242,21 @@ class _Examiner:
 
     def originals(self, request: dict[str, Any]) -> Answers:
         """What is to be said of the JPEGs that rows were made from, which no trainer decodes."""
-        for number, data in read_originals(Path(request["originals"])):
-            yield {"row": number}
-            self._error = None
-            if self._decode_strip(data) or self._error:
+        path = Path(request["originals"])
+        if not path.is_file():
+            return
+        heard = _Heard(request["threads"])
+        pulse = _Pulse()
+        all_decoded = True
+        try:
+            for entry in _decoded_originals(path, request["threads"]):
+                heard.listen(entry)
+                yield from pulse.beat(entry)
+        except RuntimeError:  # not every JPEG that Pillow reads is one that MindSpore does; such a one says nothing
+            all_decoded = False
+        for entry, (number, data) in enumerate(read_originals(path)):
+            if entry in heard.rows or not all_decoded:
+                yield {"row": number}
                 yield from self._complaints(number, data)
 
     def _image(self, number: int, data: bytes) -> Answers:

@@ -183,8 +183,7 @@ class Prover:
     def _excuse(self, files: ShardFiles, lost: ChildLost) -> None:
         """Count a loss that no image explains; raises TryLater when it was one too many."""
         self._unexplained += 1
-        if isinstance(lost, OutOfMemory):
-            self._threads = 1
+        self._threads = 1  # a decoder refused memory may also end by a signal, and one thread needs the least
         if self._unexplained >= MAX_UNEXPLAINED:
             raise TryLater(
                 f"the process that decodes shards with MindSpore was lost {self._unexplained} times over "

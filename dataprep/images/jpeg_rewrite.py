@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 EOI, SOS = 0xD9, 0xDA
+_ADOBE, _COMMENT = 0xEE, 0xFE
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
 _BEHIND_SCAN = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
@@ -57,11 +58,22 @@ def read_to_end(data: bytes) -> bytes:
     """
     if not data.startswith(b"\xff\xd8"):
         return data
+    adobe: list[Segment] = []
+    frame = None
     for segment in segments(data):
-        if segment.marker in (_BASELINE, _EXTENDED):
-            return _with_components(data, segment)
         if segment.marker in (SOS, _PROGRESSIVE):
             break
+        if segment.marker in (_BASELINE, _EXTENDED):
+            frame = segment
+        if segment.marker == _ADOBE:
+            adobe.append(segment)
+    return _with_components(_without(adobe, data), frame) if frame else data
+
+
+def _without(unwanted: list[Segment], data: bytes) -> bytes:
+    """The JPEG with these segments made comments. Adobe's says how so many components as there were are coloured."""
+    for segment in unwanted:
+        data = b"".join((data[: segment.start - 1], bytes((_COMMENT,)), data[segment.start :]))
     return data
 
 
@@ -87,7 +99,7 @@ def bare_jpeg(data: bytes, padded: bool = False) -> bytes:
     parts = [b"\xff\xd8"]
     sequential = True
     for segment in segments(data):
-        if 0xE0 <= segment.marker <= 0xEF or segment.marker == 0xFE:
+        if 0xE0 <= segment.marker <= 0xEF or segment.marker == _COMMENT:
             continue
         if segment.marker in (_BASELINE, _EXTENDED, _PROGRESSIVE):
             sequential = segment.marker != _PROGRESSIVE
