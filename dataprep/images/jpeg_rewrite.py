@@ -32,19 +32,22 @@ class Segment:
     surplus: int
 
 
-def segments(data: bytes) -> Iterator[Segment]:
-    """The segments of a JPEG behind SOI up to EOI, found as libjpeg finds them; ends where a length makes no sense."""
+def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
+    """The segments of a JPEG behind SOI up to EOI, found as libjpeg finds them; ends where a length makes no sense.
+
+    With `headers_only` the first scan's header is the last segment: a search for the end of a scan takes time.
+    """
     end = 2
     while found := _MARKER.search(data, end):
         at, start, marker = found.start(), found.end(), data[found.end() - 1]
         surplus = at - end
         size = 0 if marker in _STANDALONE or marker == EOI else int.from_bytes(data[start : start + 2], "big")
         end = start + size
-        if marker == SOS:
+        if marker == SOS and not headers_only:
             behind = _BEHIND_SCAN.search(data, end)
             end = behind.start() if behind else len(data)
         yield Segment(marker, at, start, end, surplus)
-        if marker == EOI or end > len(data):
+        if marker == EOI or end > len(data) or (marker == SOS and headers_only):
             return
 
 
@@ -53,41 +56,42 @@ def read_to_end(data: bytes) -> bytes:
 
     Of a sequential JPEG of one scan libjpeg reads no more than the last pixel needs, so surplus data, which is what
     damaged data leaves behind, is not reported. Where components are missing from the first scan it reads up to EOI,
-    as it does for progressive JPEGs. Measured on 2,400 JPEGs with damaged headers: MindSpore's decoder fails over the
-    rewritten one if and only if it fails over the original.
+    as it does for progressive JPEGs. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails over the
+    rewritten ones of the 1,257 files that it fails over, and of no other.
     """
     if not data.startswith(b"\xff\xd8"):
         return data
     adobe: list[Segment] = []
     frame = None
-    for segment in segments(data):
-        if segment.marker in (SOS, _PROGRESSIVE):
-            break
+    for segment in segments(data, headers_only=True):
+        if segment.marker == _PROGRESSIVE:
+            return data
         if segment.marker in (_BASELINE, _EXTENDED):
             frame = segment
         if segment.marker == _ADOBE:
             adobe.append(segment)
-    return _with_components(_without(adobe, data), frame) if frame else data
+    extended = _extended_frame(data, frame) if frame else None
+    if frame is None or extended is None:
+        return data
+    rewritten = bytearray(data)
+    for segment in adobe:  # it says how so many components as there were are coloured
+        rewritten[segment.start - 1] = _COMMENT
+    rewritten[frame.start : frame.end] = extended
+    return bytes(rewritten)
 
 
-def _without(unwanted: list[Segment], data: bytes) -> bytes:
-    """The JPEG with these segments made comments. Adobe's says how so many components as there were are coloured."""
-    for segment in unwanted:
-        data = b"".join((data[: segment.start - 1], bytes((_COMMENT,)), data[segment.start :]))
-    return data
-
-
-def _with_components(data: bytes, frame: Segment) -> bytes:
+def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
+    """The content of a frame header with further components; None for one that cannot have them or is too large."""
     body = data[frame.start + 2 : frame.end]
     count = body[5] if len(body) > 5 else 0
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
     if count not in _EXTRA_COMPONENTS or len(body) != 6 + 3 * count or width * height > _MAX_PIXELS:
-        return data
+        return None
     used = body[6::3]
     unused = [number for number in range(255, 0, -1) if number not in used][: _EXTRA_COMPONENTS[count]]
     extra = b"".join(bytes((number, 0x11, body[8])) for number in unused)
     body = body[:5] + bytes((count + len(unused),)) + body[6:] + extra
-    return b"".join((data[: frame.start], (len(body) + 2).to_bytes(2, "big"), body, data[frame.end :]))
+    return (len(body) + 2).to_bytes(2, "big") + body
 
 
 def bare_jpeg(data: bytes, padded: bool = False) -> bytes:

@@ -85,8 +85,14 @@ def test_a_sequential_jpeg_is_given_components_to_four(mode: str) -> None:
     frame = data.index(b"\xff\xc0")
     rewritten = read_to_end(data)
     assert rewritten[: frame + 2] == data[: frame + 2]
+    assert len(rewritten) - len(data) == {"L": 9, "RGB": 3}[mode]
     assert rewritten[frame + 9] == 4
     assert rewritten.endswith(data[data.index(b"\xff\xda") :])
+
+
+def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None:
+    data = JPEG[:TABLES] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\1" + JPEG[TABLES:]
+    assert b"\xff\xfe\0\x0eAdobe" in read_to_end(data)
 
 
 @pytest.mark.parametrize(
