@@ -114,6 +114,7 @@ def _build(
                 work.exclude(planned.name, _keys(receipt, proof.faults))
                 work.drop(receipt)
                 continue
+            receipt.warnings.update(proof.warnings)
             work.commit(receipt)
             progress.built(receipt, planned)
             built.add(receipt, proof)
@@ -125,7 +126,8 @@ def _proving(work: Workdir, options: ShardOptions, crew: Crew) -> AbstractContex
     # More threads than cores are an error in MindSpore. A worker that proves what it builds is one of many.
     threads = 1 if crew.proves else min(crew.workers(), os.cpu_count() or 1)
     decode = "strip" if options.prove == "decode" else None
-    manner = Manner(options.schema, work.attempts.absolute(), decode, threads, options.deadline)
+    keep = options.warnings == "keep"
+    manner = Manner(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
     return proving_there(manner, crew.executor) if crew.proves else proving_here(manner)
 
 

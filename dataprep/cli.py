@@ -154,6 +154,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Read each image to its last byte, or its header alone.")
 @click.option("--prove", type=click.Choice(["decode", "rows", "off"]), default="decode", show_default=True,
               help="Read each shard back with MindSpore: decode its images, only read it, or neither.")
+@click.option("--warnings", type=click.Choice(["reject", "keep"]), default="reject", show_default=True,
+              help="JPEGs that the decoder reads but says are damaged: keep writes and counts them.")
 @click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
               help="keep: JPEG stays JPEG, all else becomes PNG.")
 @click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="Of JPEGs made anew.")

@@ -44,10 +44,11 @@ class ShardOptions:
 
     `workers` None means one per core. `shard_size` None means 512 MiB, less for small sets, see place.shard_size.
     `num_shards` counts the train split's shards; the other splits get shards of about the same size.
-    `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `deadline` is the
-    seconds that reading one file, or decoding one image, may take. `dask_address` or `dask_scheduler_file` say where
-    the engine dask finds its scheduler; without either it starts a cluster on this machine. `depth_bits` and
-    `depth_range` are those of Policy.
+    `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `warnings` is what becomes
+    of images that its decoder reads but says are damaged: reject, or keep (they are written and counted). `deadline`
+    is the seconds that reading one file, or decoding one image, may take. `dask_address` or `dask_scheduler_file` say
+    where the engine dask finds its scheduler; without either it starts a cluster on this machine. `depth_bits`
+    and `depth_range` are those of Policy.
     """
 
     layout: str = "auto"
@@ -60,6 +61,7 @@ class ShardOptions:
     num_shards: int | None = None
     check: str = "decode"
     prove: str = "decode"
+    warnings: str = "reject"
     image_format: str = "keep"
     quality: int = 95
     resize: int | None = None

@@ -1,14 +1,16 @@
 """The child that reads a shard back with MindSpore: the only module of dataprep that imports it.
 
-Run as `python -m dataprep.prove`, in a folder where the decoder may leave its dumps. It takes one JSON request a line
-on stdin and answers on stdout, a JSON object a line:
+Run as `python -m dataprep.prove`, in a folder where the decoder may leave its dumps, with a file as descriptor 2, see
+native_stderr.stderr_file. It takes one JSON request per line on stdin and answers on stdout, one JSON object per line:
 
     {"ready": true}                   MindSpore is imported
-    {"row": n}                        row n is about to be decoded (one by one), or has been (otherwise)
-    {"bad": n, "detail": ...}         the image of row n is at fault
+    {"row": n}                        row n is about to be decoded (row by row), or has been (otherwise)
+    {"bad": n, "detail": ...}         MindSpore does not decode the image of row n
+    {"complaint": n, "name": ..., "detail": ..., "damage": ...}      what a decoder printed about the image of row n
+    {"unheard": n, "detail": ...}     the original of row n is not decoded, so nothing is printed about it
     {"wrong": ...}                    what was read is not what was written
-    {"failed": ...}                   MindSpore gave up; whose fault it is, is to be found one by one
-    {"done": true}                    every row was seen
+    {"failed": ...}                   MindSpore gave up; decode row by row to find the image
+    {"done": true}                    every row was read
 
 Some files make the decoder die by a signal or spin for ever, so it has a process of its own, see prover.py.
 """
@@ -18,24 +20,29 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from dataprep.images.complaints import complaints
+from dataprep.images.jpeg_rewrite import read_to_end
 from dataprep.mindrecord import ShardReader
+from dataprep.native_stderr import STDERR, take_text
+from dataprep.originals import read_originals
 
-HEARTBEAT_ROWS = 64
+HEARTBEAT_S = 0.5
 _NO_ROW = ("no row", -1, 0, 0)  # what is expected behind the last row
+
+Answers = Iterator[dict[str, Any]]
 
 
 def main() -> None:
     """Answer requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    # MindSpore and the codecs print to both; the parent alone talks to people.
+    # MindSpore prints there too; the parent alone talks to people.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
     os.environ["GLOG_v"] = "4"  # noqa: SIM112  MindSpore spells it so
     _end_with_parent()
     import mindspore.dataset  # noqa: F401  takes seconds, so it is done before the first request
@@ -61,12 +68,35 @@ def _say(answers: IO[str], **values: Any) -> None:
     answers.write(json.dumps(values) + "\n")
 
 
-def _all_at_once(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every row in order, decoded by MindSpore's threads, compared with what the builder noted."""
+def _all_at_once(request: dict[str, Any]) -> Answers:
+    """Every row in order, decoded by MindSpore's threads, compared with what the builder noted; then by itself each row
+    that a decoder may have printed something about.
+    """
+    heard = _Heard(request["threads"])
+    for answer in _read_back(request, heard):
+        yield answer
+        if "wrong" in answer or "failed" in answer:
+            return
+    if not request["decode"]:
+        return
+    examiner = _Examiner()
+    found = False
+    for answer in examiner.rows(request, heard.rows) if heard.rows else ():
+        found |= "row" not in answer
+        yield answer
+    if heard.rows and not found:  # it was printed about another row, or about none
+        yield from examiner.rows(request, None)
+    yield from examiner.originals(request)
+
+
+def _read_back(request: dict[str, Any], heard: "_Heard") -> Answers:
     expected = map(json.loads, Path(request["rows"]).read_bytes().splitlines())
     number = -1
+    pulse = _Pulse()
+    take_text(STDERR)
     try:
         for number, row in enumerate(_rows(request)):
+            heard.listen(number)
             key, label, width, height, *_ = next(expected, _NO_ROW)
             if (row["key"].item(), row["label"].item()) != (key, label):
                 yield {"wrong": f"row {number} reads as {row['key']} with label {row['label']}, not as {key}"}
@@ -74,12 +104,42 @@ def _all_at_once(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
             shape = row["image"].shape
             if request["decode"] == "full" and shape != (height, width, 3):
                 yield {"bad": number, "detail": f"decodes to shape {shape}, not to {height} x {width} pixels"}
-            if number % HEARTBEAT_ROWS == 0:
-                yield {"row": number}
+            yield from pulse.beat(number)
         if next(expected, None):
             yield {"wrong": f"it reads as {number + 1} rows, fewer than were written"}
     except (RuntimeError, ValueError) as error:
         yield {"failed": _first_line(error)}
+
+
+class _Pulse:
+    """Says now and then how far the child is, so that it does not count as silent."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def beat(self, row: int) -> Answers:
+        """The answer that names `row`, if the last one was a while ago."""
+        now = time.monotonic()
+        if now - self._last > HEARTBEAT_S:
+            self._last = now
+            yield {"row": row}
+
+
+class _Heard:
+    """The `rows` among which are those that something was printed about while `threads` decoded ahead.
+
+    It belongs to a row that had not come when stderr was last looked at, and that was in work by then: each thread
+    has a few rows in its queues (2 by our prefetch size), and the steps behind it a few more.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.rows: set[int] = set()
+        self._ahead = 32 + 8 * threads
+
+    def listen(self, row: int) -> None:
+        """Look at stderr when `row` has come."""
+        if take_text(STDERR):
+            self.rows.update(range(row, row + self._ahead))
 
 
 def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -96,47 +156,155 @@ def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         shard_id=0,
     )
     if request["decode"]:
-        decode = _decoder(request["decode"])
-        data = data.map(decode, input_columns=names["image"], num_parallel_workers=request["threads"])
+        data = data.map(
+            _decoding(request["decode"]), input_columns=names["image"], num_parallel_workers=request["threads"]
+        )
     for row in data.create_dict_iterator(num_epochs=1, output_numpy=True):
         yield {role: row[name] for role, name in names.items()}
 
 
-def _decoder(how: str) -> Any:
-    """`full` decodes each pixel. `strip` is the trainer's own RandomCropDecodeResize, given the crop that is one pixel
-    wide and as high as the image: of a JPEG it reads the whole stream, every scan line, and leaves out the arithmetic
-    of the other columns' pixels, which cannot fail. It finds what `full` finds (measured on 1,283 broken and odd files)
-    in a quarter of the time. Other formats are decoded in full by either.
+def _decoding(how: str) -> list[Any]:
+    """The operations for `full`, which decodes each pixel, or `strip`, which decodes each JPEG to its end."""
+    from mindspore.dataset import vision
+
+    return [vision.Decode()] if how == "full" else [_to_end, _strip()]
+
+
+def _to_end(image: Any) -> Any:
+    import numpy as np
+
+    return np.frombuffer(read_to_end(image.tobytes()), np.uint8)
+
+
+def _strip() -> Any:
+    """The trainer's own RandomCropDecodeResize, given the crop that is as high as the image and next to nothing wide.
+
+    Of a JPEG it reads every scan to its end, and leaves out the arithmetic of the other columns' pixels, which cannot
+    fail. It finds what Decode finds in a quarter of the time. Other formats are decoded in full.
     """
     from mindspore.dataset import vision
 
-    if how == "full":
-        return vision.Decode()
-    # No crop of the whole area is so narrow, so after one attempt MindSpore takes the full height, in the middle.
-    narrow = (5e-7, 1e-6)
+    # No crop of the whole area and this ratio fits into an image, so after one attempt MindSpore takes the full
+    # height. A much smaller ratio rounds to a crop of one pixel, which fits anywhere (measured on 2.10).
+    narrow = (9e-4, 1e-3)
     return vision.RandomCropDecodeResize(8, (1.0, 1.0), narrow, vision.Inter.NEAREST, max_attempts=1)
 
 
-def _one_by_one(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each image from row `first` on by itself, announced before it is decoded: the last one named is the culprit."""
+def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
+    """Decodes each JPEG of the file of originals to its end; the number of each."""
+    import mindspore.dataset as ds
     import numpy as np
 
-    decode = _decoder(request["decode"] or "full")
-    with ShardReader(Path(request["shard"])) as reader:
-        for number, row in enumerate(reader):
-            if number < request["first"]:
-                continue
-            yield {"row": number}
-            image = np.frombuffer(row[request["columns"]["image"]], np.uint8)
-            with suppress(RuntimeError):
-                decode(image)
-                continue
+    def entries() -> Iterator[tuple[Any, int]]:
+        for number, (_, data) in enumerate(read_originals(path)):
+            yield np.frombuffer(read_to_end(data), np.uint8), number
+
+    data = ds.GeneratorDataset(
+        entries, ["image", "entry"], shuffle=False, num_parallel_workers=1, python_multiprocessing=False
+    )
+    data = data.map(_strip(), input_columns="image", num_parallel_workers=threads)
+    for row in data.create_dict_iterator(num_epochs=1, output_numpy=True):
+        yield row["entry"].item()
+
+
+def _one_by_one(request: dict[str, Any]) -> Answers:
+    """The rows from `first` to `last` (-1: all that follow), each by itself, announced before it is decoded."""
+    yield from _Examiner().rows(request, None, with_originals=True)
+
+
+class _Examiner:
+    """Decodes one image at a time, and listens to the decoders."""
+
+    def __init__(self) -> None:
+        from mindspore.dataset import vision
+
+        self._full, self._strip = vision.Decode(), _strip()
+        self._error: str | None = None
+
+    def rows(self, request: dict[str, Any], wanted: set[int] | None, with_originals: bool = False) -> Answers:
+        """What is to be said of the images of the `wanted` rows between `first` and `last`, or of all of them."""
+        first, last = request["first"], request["last"]
+        originals = read_originals(Path(request["originals"])) if with_originals else iter(())
+        original = next(originals, None)
+        with ShardReader(Path(request["shard"])) as reader:
+            for number, row in enumerate(reader):
+                data = None
+                if original and original[0] == number:
+                    data, original = original[1], next(originals, None)
+                if number < first or (wanted is not None and number not in wanted):
+                    continue
+                if 0 <= last < number:
+                    return
+                yield {"row": number}
+                yield from self._image(number, row[request["columns"]["image"]])
+                if data:
+                    yield from self._complaints(number, data)
+
+    def originals(self, request: dict[str, Any]) -> Answers:
+        """What is to be said of the JPEGs that rows were made from, which no trainer decodes."""
+        path = Path(request["originals"])
+        if not path.is_file():
+            return
+        heard = _Heard(request["threads"])
+        pulse = _Pulse()
+        all_decoded = True
+        try:
+            for entry in _decoded_originals(path, request["threads"]):
+                heard.listen(entry)
+                yield from pulse.beat(entry)
+        except RuntimeError:  # not every JPEG that Pillow reads is one that MindSpore does; such a one says nothing
+            all_decoded = False
+        for entry, (number, data) in enumerate(read_originals(path)):
+            if entry in heard.rows or not all_decoded:
+                yield {"row": number}
+                yield from self._complaints(number, data)
+
+    def _image(self, number: int, data: bytes) -> Answers:
+        printed = self._decode(data)
+        if self._error:
             # An image may be charged with an error that the one before it left behind in the decoder (measured on
             # 2.10), so only one that fails again is at fault.
-            try:
-                decode(image)
-            except RuntimeError as error:
-                yield {"bad": number, "detail": _first_line(error)}
+            printed = self._decode(data)
+        if self._error:
+            yield {"bad": number, "detail": self._error}
+        elif printed:
+            yield from self._complaints(number, data)
+
+    def _complaints(self, number: int, data: bytes) -> Answers:
+        for complaint in complaints(data, self._decode):
+            yield {
+                "complaint": number,
+                "name": complaint.name,
+                "detail": complaint.text,
+                "damage": complaint.damage,
+            }
+        if self._error:
+            yield {"unheard": number, "detail": self._error}
+
+    def _decode(self, data: bytes) -> str:
+        """What decoders print about an image that is decoded in full, and by the strip; notes the error of the former.
+
+        The strip reads a JPEG to its end, which full decoding need not do.
+        """
+        import numpy as np
+
+        self._error = None
+        take_text(STDERR)
+        try:
+            self._full(np.frombuffer(data, np.uint8))
+        except RuntimeError as error:
+            self._error = _first_line(error)
+        return take_text(STDERR) + self._decode_strip(data)
+
+    def _decode_strip(self, data: bytes) -> str:
+        import numpy as np
+
+        try:
+            self._strip(np.frombuffer(read_to_end(data), np.uint8))
+        except RuntimeError as error:
+            # Decode and the strip fail over the same files, but for want of memory.
+            self._error = self._error or _first_line(error)
+        return take_text(STDERR)
 
 
 def _first_line(error: Exception) -> str:

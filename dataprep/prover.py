@@ -1,47 +1,76 @@
-"""Lets a child process read shards back with the trainer's decoder, and finds the image that kills or stalls it."""
+"""Lets a child process read shards back with the trainer's decoder, and finds the images that are at fault."""
 
-import json
 import os
-import selectors
-import subprocess
-import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dataprep.errors import DataprepError
+from dataprep.decoder_child import (
+    COMMAND,
+    ChildDied,
+    ChildLost,
+    DecoderChild,
+    OutOfMemory,
+    is_out_of_memory,
+)
+from dataprep.errors import DataprepError, TryLater
+from dataprep.images.complaints import DAMAGED
 from dataprep.keys import portable_path
 from schemas.record import RecordSchema
 
-START_S = 300.0
-UNEXPLAINED_DEATHS = 2
-COMMAND = (sys.executable, "-m", "dataprep.prove")
-
-
-class ChildDied(Exception):
-    """The child ended: by a signal, by the kernel for want of memory, or by a bug."""
-
-
-class ChildSilent(Exception):
-    """The child has said nothing for longer than one image may take."""
+# A row is at fault when it ends or silences so many fresh children that have nothing else to decode.
+TRIALS = 2
+# After so many losses of a child over one shard that no image explains, the job ends.
+MAX_UNEXPLAINED = 3
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The image of a row that the trainer's decoder cannot be given."""
+    """The image of a row that cannot be given to the trainer's decoder, or that it says is damaged."""
 
     row: int
     reason: str
     detail: str
 
 
+class ShardFiles(NamedTuple):
+    """A built shard, its number of rows, its ROWS file, and the file of re-encoded JPEGs if there may be one."""
+
+    shard: Path
+    rows: int
+    noted: Path
+    originals: Path | None = None
+
+
+@dataclass
+class Verdict:
+    """The images at fault, and how many of the others are odd by kind of warning. Kept by row, so that a row may be
+    looked at again.
+    """
+
+    by_row: dict[int, Fault] = field(default_factory=dict)
+    odd: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The images at fault, by row."""
+        return [self.by_row[row] for row in sorted(self.by_row)]
+
+    @property
+    def warnings(self) -> Counter[str]:
+        """Images without fault, by the kind of warning that a decoder gave."""
+        return Counter({name: len(rows - self.by_row.keys()) for name, rows in sorted(self.odd.items())})
+
+
 class Prover:
     """One child that proves one shard after the other. A context manager; the child starts at once.
 
-    `decode` says how rows are decoded: `full`, `strip` (see prove._decoder), or None to read them only. `deadline_s` is
-    how long the child may be silent, `threads` how many threads decode.
+    `decode` says how rows are decoded: `full`, `strip` (see prove._strip), or None to read them only. `deadline_s` is
+    how long the child may be silent, `threads` how many threads decode. With `keep_damaged` images that a decoder says
+    are damaged are counted, not at fault.
     """
 
     def __init__(
@@ -51,168 +80,165 @@ class Prover:
         decode: str | None,
         threads: int,
         deadline_s: float,
+        keep_damaged: bool = False,
         command: Any = COMMAND,
     ) -> None:
         self._columns = {role: schema.column(role) for role in ("image", "label", "key")}
-        self._scratch = tempfile.mkdtemp(prefix="prove-", dir=scratch)
+        self._scratch = Path(tempfile.mkdtemp(prefix="prove-", dir=scratch))
         self._decode = decode
         self._threads = threads
         self._deadline_s = deadline_s
+        self._keep_damaged = keep_damaged
         self._command = command
         self._closed = False
+        self._unexplained = 0
         self._child = self._start()
-        self._ready = False
 
     def __enter__(self) -> "Prover":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._child.end()
 
     def stop(self) -> None:
         """End the child from another thread: whoever waits for it gets a DataprepError."""
         self._closed = True
         self._child.kill()
 
-    def prove(self, shard: Path, rows: int, noted: Path) -> list[Fault]:
-        """The images at fault in a shard of so many rows; empty when every row reads back as it was noted in ROWS.
+    def prove(self, files: ShardFiles) -> Verdict:
+        """The verdict on a shard: without a fault every row reads back as it was noted.
 
-        Raises DataprepError when the shard reads back wrong, or when MindSpore fails and no image is to blame.
+        Raises DataprepError when the shard reads back wrong, or when MindSpore fails and no image is to blame; TryLater
+        when the child was lost again and again for another reason than an image.
         """
-        faults, failed = [], None
-        if not rows:
-            return []  # MindDataset reads an empty shard within a set, but refuses it alone
-        try:
-            for answer in self._ask(shard, noted, one_by_one=False):
-                if "wrong" in answer:
-                    raise DataprepError(
-                        f"shard {shard.name} does not read back as written: {answer['wrong']}; check the disk"
-                    )
-                failed = answer.get("failed", failed)
-                if "bad" in answer:
-                    faults.append(Fault(answer["bad"], "decoder_error", answer["detail"]))
-        except (ChildDied, ChildSilent) as error:
-            failed = str(error)
-        return self._find_faults(shard, rows, noted, failed) if failed else faults
-
-    def _find_faults(self, shard: Path, rows: int, noted: Path, why: str) -> list[Fault]:
-        """Decode row by row; each death or silence costs the image that was announced, and a new child."""
-        faults: list[Fault] = []
-        row, unexplained = -1, 0
-        while row < rows:
-            announced = row
+        self._unexplained = 0
+        row_by_row: Verdict | None = None
+        while files.rows:  # MindDataset reads an empty shard within a set, but refuses it alone
+            loss: ChildLost | None = None
             try:
-                for answer in self._ask(shard, noted, one_by_one=True, first=row + 1):
-                    row = answer.get("row", row)
-                    if "bad" in answer:
-                        faults.append(Fault(answer["bad"], "decoder_error", answer["detail"]))
-                break
-            except (ChildDied, ChildSilent) as error:
-                if row > announced:
-                    reason = "decoder_crash" if isinstance(error, ChildDied) else "decoder_hang"
-                    faults.append(Fault(row, reason, str(error)))
-                    continue
-                # It was still dying of the request before this one, or it is not the images.
-                unexplained += 1
-                if unexplained > UNEXPLAINED_DEATHS:
-                    break
-        if not faults or unexplained > UNEXPLAINED_DEATHS:
-            raise DataprepError(
-                f"MindSpore cannot read shard {shard.name} ({why}), and none of its images is to blame; "
-                "run the same command again, or with --prove off --restart to go without this check"
-            )
-        return faults
+                verdict, why = self._all_at_once(files)
+                if why is None:
+                    return row_by_row or verdict
+                if row_by_row or not self._decode:
+                    raise DataprepError(_no_culprit(files, why))
+            except ChildLost as lost:
+                loss = lost
+            if row_by_row is None and self._decode and not (loss and loss.blameless):
+                row_by_row = self._row_by_row(files)
+                if row_by_row.by_row:
+                    return row_by_row
+            if loss:
+                self._excuse(files, loss)
+        return Verdict()
 
-    def _ask(self, shard: Path, noted: Path, one_by_one: bool, first: int = 0) -> Iterator[dict[str, Any]]:
-        """The child's answers to one request, up to `done`."""
-        if not self._ready:
-            self._expect_ready()
+    def _all_at_once(self, files: ShardFiles) -> tuple[Verdict, str | None]:
+        """The verdict, and MindSpore's words if it gave up."""
+        verdict = Verdict()
+        wrong, failed = None, None
+        for answer in self._ask(files, one_by_one=False):
+            wrong = answer.get("wrong", wrong)
+            failed = answer.get("failed", failed)
+            self._note(answer, verdict)
+        if wrong:
+            raise DataprepError(f"shard {files.shard.name} does not read back as written: {wrong}; check the disk")
+        return verdict, failed
+
+    def _row_by_row(self, files: ShardFiles) -> Verdict:
+        """Decode each row by itself; one that may have ended the child is tried alone."""
+        verdict = Verdict()
+        first = 0
+        while first < files.rows:
+            row = -1
+            try:
+                for answer in self._ask(files, one_by_one=True, first=first):
+                    row = answer.get("row", row)
+                    self._note(answer, verdict)
+                return verdict
+            except ChildLost as lost:
+                fault = None if lost.blameless or row < 0 else self._blame(files, row)
+                first = max(first, row)
+                if fault is None:
+                    self._excuse(files, lost)
+                    continue
+                verdict.by_row[row] = fault
+                first = row + 1
+        return verdict
+
+    def _blame(self, files: ShardFiles, row: int) -> Fault | None:
+        """The fault of a row that ends or silences fresh children which decode nothing else; None if one survives."""
+        lost: list[ChildLost] = []
+        while len(lost) < TRIALS:
+            announced = False
+            try:
+                for answer in self._ask(files, one_by_one=True, first=row, last=row):
+                    announced |= answer.get("row") == row
+                return None
+            except ChildLost as error:
+                if error.blameless or not announced:
+                    self._excuse(files, error)
+                else:
+                    lost.append(error)
+        died = next((error for error in lost if isinstance(error, ChildDied)), None)
+        return Fault(row, "decoder_crash" if died else "decoder_hang", str(died or lost[-1]))
+
+    def _excuse(self, files: ShardFiles, lost: ChildLost) -> None:
+        """Count a loss that no image explains; raises TryLater when it was one too many."""
+        self._unexplained += 1
+        self._threads = 1  # a decoder refused memory may also end by a signal, and one thread needs the least
+        if self._unexplained >= MAX_UNEXPLAINED:
+            raise TryLater(
+                f"the process that decodes shards with MindSpore was lost {self._unexplained} times over "
+                f"{files.shard.name}, and no image is to blame (the last time {lost}); most often memory is short: "
+                "give the job more memory or fewer --workers, then the same command goes on"
+            )
+
+    def _note(self, answer: dict[str, Any], verdict: Verdict) -> None:
+        """Add an answer to the verdict; raises OutOfMemory for an error that says nothing about the image."""
+        error = answer.get("failed", "" if "complaint" in answer else answer.get("detail", ""))
+        if is_out_of_memory(error):
+            self._replace()
+            raise OutOfMemory(error)
+        if "bad" in answer:
+            verdict.by_row[answer["bad"]] = Fault(answer["bad"], "decoder_error", answer["detail"])
+        if "complaint" in answer:
+            row = answer["complaint"]
+            if answer["damage"] and not self._keep_damaged:
+                verdict.by_row.setdefault(row, Fault(row, "corrupt", answer["detail"]))
+            else:
+                verdict.odd[DAMAGED if answer["damage"] else answer["name"]].add(row)
+
+    def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Iterator[dict[str, Any]]:
+        """The child's answers to one request; a child that is lost over it is replaced by a fresh one."""
         request = {
-            "shard": portable_path(shard.absolute()),
-            "rows": portable_path(noted.absolute()),
+            "shard": portable_path(files.shard.absolute()),
+            "rows": portable_path(files.noted.absolute()),
+            "originals": portable_path(files.originals.absolute()) if files.originals else os.devnull,
             "columns": self._columns,
             "decode": self._decode,
             "threads": self._threads,
             "one_by_one": one_by_one,
             "first": first,
+            "last": last,
         }
-        assert self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(request).encode() + b"\n")
-            self._child.stdin.flush()
-        except BrokenPipeError:
-            self._give_up()
-        while "done" not in (answer := self._answer(self._deadline_s)):
-            yield answer
+            yield from self._child.ask(request, self._deadline_s)
+        except ChildLost:
+            self._replace()
+            raise
 
-    def _expect_ready(self) -> None:
-        try:
-            self._answer(START_S)
-        except (ChildDied, ChildSilent) as error:
-            raise DataprepError(
-                f"MindSpore cannot be started to prove the shards ({error}); see what `python -c 'import mindspore'` "
-                "says, or go without with --prove off"
-            ) from None
-        self._ready = True
-
-    def _answer(self, deadline_s: float) -> dict[str, Any]:
-        """The next answer; raises ChildDied or ChildSilent, and then another child is started for the next request."""
-        if not self._selector.select(deadline_s):
-            self._restart()
-            raise ChildSilent(f"the decoder was still busy after {deadline_s:g} s")
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline()
-        if not line.endswith(b"\n"):
-            self._give_up()
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def _give_up(self) -> None:
-        code = self._restart()
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise ChildDied(f"the decoder ended by {how}")
-
-    def _restart(self) -> int:
-        code = self._end()
-        if self._closed:
-            raise DataprepError("the job was stopped")
+    def _replace(self) -> None:
+        self._child.end()
         self._child = self._start()
-        self._ready = False
-        return code
+        if self._closed:  # since it was looked at
+            self._child.end()
+            raise DataprepError("the job was stopped")
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        # Its folder is another, so a relative entry would not be found. MindSpore takes paths as UTF-8 in any locale.
-        env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
-        child = subprocess.Popen(
-            self._command,
-            cwd=self._scratch,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends it
-        )
-        self._selector = selectors.DefaultSelector()
-        assert child.stdout is not None
-        self._selector.register(child.stdout, selectors.EVENT_READ)
-        return child
+    def _start(self) -> DecoderChild:
+        return DecoderChild(self._scratch, self._command)
 
-    def _end(self) -> int:
-        """Kill the child; its exit code, had it ended by itself."""
-        ended = self._child.poll()
-        if ended is None and self._died():
-            ended = self._child.wait()
-        self._child.kill()
-        code = self._child.wait()
-        self._selector.close()
-        for pipe in (self._child.stdin, self._child.stdout):
-            if pipe:
-                pipe.close()
-        return code if ended is None else ended
 
-    def _died(self) -> bool:
-        """Whether its end of the pipe is closed: then its exit code is on the way."""
-        assert self._child.stdout is not None
-        return bool(self._selector.select(0)) and not self._child.stdout.read(1)
+def _no_culprit(files: ShardFiles, why: str) -> str:
+    return (
+        f"MindSpore cannot read shard {files.shard.name} ({why}), and none of its images is to blame; "
+        "run the same command again, or with --prove off --restart to go without this check"
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
-from dataprep.prover import Prover
+from dataprep.prover import Prover, ShardFiles
 from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
@@ -140,18 +140,18 @@ def _hit_rows(folder: Path, shard: Shard) -> str:
 
 def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> list[str]:
     problems = []
+    threads = len(os.sched_getaffinity(0))
+    keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), "full", len(os.sched_getaffinity(0)), DECODE_DEADLINE_S) as prover,
+        Prover(dataset.schema, Path(scratch), "full", threads, DECODE_DEADLINE_S, keep) as prover,
     ):
         for shard in shards:
             noted = rows_file(folder, shard.name)
             if not noted.is_file():
                 noted = _note_from_data(folder / shard.name, dataset, Path(scratch))
-            for fault in prover.prove(folder / shard.name, shard.rows, noted):
-                problems.append(
-                    f"{shard.name}: MindSpore cannot decode row {fault.row}: {fault.reason}: {fault.detail}"
-                )
+            for fault in prover.prove(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
+                problems.append(f"{shard.name}: row {fault.row} does not decode: {fault.reason}: {fault.detail}")
     return problems
 
 

@@ -22,6 +22,7 @@ from dataprep.item import Reject
 from dataprep.keys import source_path
 from dataprep.memory import MemoryShortage, demand_threads, is_shortage
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
+from dataprep.originals import OriginalsWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
@@ -139,6 +140,7 @@ class _Build:
         # Asked for the header alone, nothing decodes a picture to measure it.
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
+        self._originals = OriginalsWriter(attempt)
         self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
         self._deadline = DecodeDeadline(task.deadline_s, attempt / LATE, task.killable)
 
@@ -177,6 +179,8 @@ class _Build:
         decoded = perf_counter()
         _write(self._task, writer, item, picture)
         rows.write(json.dumps(noted) + "\n")
+        if self._task.decoded_later and picture.encode_s and data.startswith(b"\xff\xd8"):  # a re-encoded JPEG
+            self._originals.add(sum(self._class_rows), data)
         self._class_rows[item.label] += 1
         self._changed.update(picture.changed)
         self._warnings.update(picture.warnings)
@@ -187,6 +191,7 @@ class _Build:
     def close(self) -> None:
         """Close what is open, when the shard is finished or given up."""
         self._deadline.close()
+        self._originals.close()
         os.close(self._current)
 
     def receipt(self, shard: Shard) -> Receipt:

@@ -29,11 +29,14 @@ ALLOWED_IN = {
 }
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
-    {"errors", "item", "keys", "faults", "software", "machine", "labels", "native_stderr", "memory", "decode_deadline"},
+    {
+        *("errors", "item", "keys", "faults", "software", "machine", "labels"),
+        *("native_stderr", "memory", "decode_deadline", "originals"),
+    },
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},
     {"receipt", "encode", "reading", "quarantine"},
-    {"worker", "workdir", "opening", "prove", "prover", "proof", "duplicates", "progress"},
+    {"worker", "workdir", "opening", "prove", "prover", "proof", "decoder_child", "duplicates", "progress"},
     {"engines", "absence", "swap"},
     {"target", "build", "seal", "existing"},
     {"pipeline", "verify", "inspection", "sample"},

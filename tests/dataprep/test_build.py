@@ -83,7 +83,7 @@ for line in sys.stdin:
     request = json.loads(line)
     keys = [json.loads(row)[0] for row in open(request["rows"])]
     for number, key in enumerate(keys):
-        if number < request["first"]:
+        if number < request["first"] or 0 <= request["last"] < number:
             continue
         say(row=number)
         if "crash" in key: os.kill(os.getpid(), signal.SIGSEGV)

@@ -1,0 +1,118 @@
+"""Rewrites a JPEG's headers so that libjpeg reads all of its scans and reports the damage in them.
+
+The rewritten JPEG has the same tables and entropy-coded data. It is decoded to hear what libjpeg prints; its pixels are
+not used.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+EOI, SOS = 0xD9, 0xDA
+_ADOBE, _COMMENT = 0xEE, 0xFE
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_MARKER = re.compile(rb"\xff+[^\x00\xff]")
+_BEHIND_SCAN = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
+_STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
+_EXTRA_COMPONENTS = {1: 3, 3: 1}  # by components of the frame: to four, which MindSpore reads as CMYK
+# libjpeg keeps all coefficients of such a JPEG, 6 bytes per pixel at 4:4:4.
+_MAX_PIXELS = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A marker's code, the offset `at` of its first 0xFF, where its content starts, the end of what belongs to it (its
+    scan too), and how many bytes that belong to nothing stand before it.
+    """
+
+    marker: int
+    at: int
+    start: int
+    end: int
+    surplus: int
+
+
+def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
+    """The segments of a JPEG behind SOI up to EOI, found as libjpeg finds them; ends where a length makes no sense.
+
+    With `headers_only` the first scan's header is the last segment: a search for the end of a scan takes time.
+    """
+    end = 2
+    while found := _MARKER.search(data, end):
+        at, start, marker = found.start(), found.end(), data[found.end() - 1]
+        surplus = at - end
+        size = 0 if marker in _STANDALONE or marker == EOI else int.from_bytes(data[start : start + 2], "big")
+        end = start + size
+        if marker == SOS and not headers_only:
+            behind = _BEHIND_SCAN.search(data, end)
+            end = behind.start() if behind else len(data)
+        yield Segment(marker, at, start, end, surplus)
+        if marker == EOI or end > len(data) or (marker == SOS and headers_only):
+            return
+
+
+def read_to_end(data: bytes) -> bytes:
+    """The JPEG with further components in its frame header of which there is no scan; other data as it is.
+
+    Of a sequential JPEG of one scan libjpeg reads no more than the last pixel needs, so surplus data, which is what
+    damaged data leaves behind, is not reported. Where components are missing from the first scan it reads up to EOI,
+    as it does for progressive JPEGs. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails over the
+    rewritten ones of the 1,257 files that it fails over, and of no other.
+    """
+    if not data.startswith(b"\xff\xd8"):
+        return data
+    adobe: list[Segment] = []
+    frame = None
+    for segment in segments(data, headers_only=True):
+        if segment.marker == _PROGRESSIVE:
+            return data
+        if segment.marker in (_BASELINE, _EXTENDED):
+            frame = segment
+        if segment.marker == _ADOBE:
+            adobe.append(segment)
+    extended = _extended_frame(data, frame) if frame else None
+    if frame is None or extended is None:
+        return data
+    rewritten = bytearray(data)
+    for segment in adobe:  # it says how so many components as there were are coloured
+        rewritten[segment.start - 1] = _COMMENT
+    rewritten[frame.start : frame.end] = extended
+    return bytes(rewritten)
+
+
+def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
+    """The content of a frame header with further components; None for one that cannot have them or is too large."""
+    body = data[frame.start + 2 : frame.end]
+    count = body[5] if len(body) > 5 else 0
+    height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
+    if count not in _EXTRA_COMPONENTS or len(body) != 6 + 3 * count or width * height > _MAX_PIXELS:
+        return None
+    used = body[6::3]
+    unused = [number for number in range(255, 0, -1) if number not in used][: _EXTRA_COMPONENTS[count]]
+    extra = b"".join(bytes((number, 0x11, body[8])) for number in unused)
+    body = body[:5] + bytes((count + len(unused),)) + body[6:] + extra
+    return (len(body) + 2).to_bytes(2, "big") + body
+
+
+def bare_jpeg(data: bytes, padded: bool = False) -> bytes:
+    """The JPEG without what harmless messages are about: application segments, comments, bytes between segments, the
+    fields of a scan header that sequential decoding ignores, and zeros before EOI if the scan is `padded`.
+
+    libjpeg prints only its first message about an image, so the first one about this tells what a harmless one hid.
+    """
+    parts = [b"\xff\xd8"]
+    sequential = True
+    for segment in segments(data):
+        if 0xE0 <= segment.marker <= 0xEF or segment.marker == _COMMENT:
+            continue
+        if segment.marker in (_BASELINE, _EXTENDED, _PROGRESSIVE):
+            sequential = segment.marker != _PROGRESSIVE
+        body = data[segment.start : segment.end]
+        if segment.marker == SOS and sequential and len(body) > 3:
+            fields = 3 + 2 * body[2]
+            body = body[:fields] + b"\0\x3f\0" + body[fields + 3 :]
+        if segment.marker == EOI and padded:
+            # A scan may end in a zero byte of its own, so one stays.
+            parts[-1] = parts[-1].rstrip(b"\0") + b"\0"
+        parts.append(bytes((0xFF, segment.marker)) + body)
+    return b"".join(parts)

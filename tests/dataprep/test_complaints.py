@@ -1,0 +1,126 @@
+"""Messages of decoders are told apart: damage, harmless oddities, and text that is about something else."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from dataprep.images.complaints import complaints
+from dataprep.images.jpeg_rewrite import bare_jpeg, read_to_end
+from tests.dataprep.conftest import encoded, picture
+
+EOI = b"\xff\xd9"
+JPEG = picture(1)
+PNG = picture(1, "PNG")
+TABLES = JPEG.index(b"\xff\xdb")
+SURPLUS = JPEG[:TABLES] + b"\1\2\3" + JPEG[TABLES:]
+
+
+def said(data: bytes, line: str) -> list[tuple[str, bool]]:
+    """Name and damage of what is found when a decoder prints `line` about `data` and nothing about other data."""
+    return [(c.name, c.damage) for c in complaints(data, lambda image: f"{line}\n" if image == data else "")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Corrupt JPEG data: premature end of data segment",
+        "Corrupt JPEG data: bad Huffman code",
+        "Corrupt JPEG data: found marker 0xd9 instead of RST3",
+        "Premature end of JPEG file",
+        "Inconsistent progression sequence for component 0 coefficient 1",
+        "Corrupt JPEG data: 7 extraneous bytes before marker 0xd9",
+        "Corrupt JPEG data: 7 extraneous bytes before marker 0xc4",
+        "Corrupt JPEG data: 7 extraneous bytes before marker 0xda",
+        "Corrupt JPEG data: 7 extraneous bytes before marker 0xd3",
+        "a text that no release of libjpeg has printed so far",
+    ],
+)
+def test_what_libjpeg_says_of_a_scan_is_damage(line: str) -> None:
+    assert said(JPEG, line) == [("damaged_jpeg", True)]
+
+
+@pytest.mark.parametrize(
+    ("line", "data", "name"),
+    [
+        ("Corrupt JPEG data: 3 extraneous bytes before marker 0xdb", SURPLUS, "jpeg_surplus_bytes"),
+        ("Corrupt JPEG data: 7 extraneous bytes before marker 0xd9", JPEG[:-2] + bytes(8) + EOI, "jpeg_zero_padding"),
+        ("Unknown Adobe color transform code 3", JPEG, "jpeg_adobe_transform"),
+        ("Warning: unknown JFIF revision number 2.01", JPEG, "jpeg_jfif_revision"),
+        ("Invalid SOS parameters for sequential JPEG", JPEG, "jpeg_scan_parameters"),
+        ("libpng warning: iCCP: known incorrect sRGB profile", PNG, "png_iccp"),
+        ("libpng warning: IDAT: Extra compressed data", PNG, "png_extra_data"),
+        ("libpng warning: tRNS: invalid with alpha channel", PNG, "png_other"),
+        ("[ WARN:0@1.2] a text of OpenCV", PNG, "decoder_message"),
+    ],
+)
+def test_what_touches_no_pixel_is_named_and_does_no_harm(line: str, data: bytes, name: str) -> None:
+    assert said(data, line) == [(name, False)]
+
+
+def test_surplus_bytes_count_as_harmless_only_where_they_are() -> None:
+    assert said(SURPLUS, "Corrupt JPEG data: 4 extraneous bytes before marker 0xdb") == [("damaged_jpeg", True)]
+    assert said(JPEG[:-2] + b"\1" * 8 + EOI, "Corrupt JPEG data: 7 extraneous bytes before marker 0xd9")[0][1]
+
+
+def test_damage_that_a_harmless_message_hides_is_found() -> None:
+    first = "Corrupt JPEG data: 3 extraneous bytes before marker 0xdb"
+    hidden = "Corrupt JPEG data: bad Huffman code"
+    found = complaints(SURPLUS, lambda image: first if image == SURPLUS else hidden)
+    assert [(c.text, c.damage) for c in found] == [(first, False), (hidden, True)]
+
+
+def test_a_message_that_does_not_come_again_is_not_of_the_image() -> None:
+    printed = iter(["Corrupt JPEG data: bad Huffman code\n", ""])
+    assert complaints(JPEG, lambda _: next(printed)) == []
+
+
+def test_the_same_line_twice_is_one_complaint() -> None:
+    assert len(complaints(PNG, lambda _: "libpng warning: iCCP: too short\n\nlibpng warning: iCCP: too short\n")) == 1
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_sequential_jpeg_is_given_components_to_four(mode: str) -> None:
+    data = encoded(Image.new(mode, (40, 30)), "JPEG")
+    frame = data.index(b"\xff\xc0")
+    rewritten = read_to_end(data)
+    assert rewritten[: frame + 2] == data[: frame + 2]
+    assert len(rewritten) - len(data) == {"L": 9, "RGB": 3}[mode]
+    assert rewritten[frame + 9] == 4
+    assert rewritten.endswith(data[data.index(b"\xff\xda") :])
+
+
+def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None:
+    data = JPEG[:TABLES] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\1" + JPEG[TABLES:]
+    assert b"\xff\xfe\0\x0eAdobe" in read_to_end(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PNG,
+        b"",
+        b"\xff\xd8",
+        b"\xff\xd8\xff",
+        b"\xff\xd8\xff\xc0\0",
+        b"\xff\xd8\xff\xc0\0\2",
+        encoded(Image.new("RGB", (9, 9)), "JPEG", progressive=True),
+        encoded(Image.new("CMYK", (9, 9)), "JPEG"),
+    ],
+)
+def test_other_data_is_decoded_as_it_is(data: bytes) -> None:
+    assert read_to_end(data) == data
+
+
+def test_a_bare_jpeg_shows_the_same_picture() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    data = encoded(Image.effect_noise((40, 30), 90), "JPEG", exif=exif, comment=b"c" * 99)
+    bare = bare_jpeg(data)
+    assert len(bare) < len(data)
+    assert picture_of(bare) == picture_of(data)
+    assert bare_jpeg(bare) == bare
+
+
+def picture_of(data: bytes) -> bytes:
+    return Image.open(io.BytesIO(data)).tobytes()
