@@ -1,6 +1,7 @@
 """Captures what C libraries print on file descriptor 2: codecs report damage there and nowhere else."""
 
 import ctypes
+import fcntl
 import os
 from types import TracebackType
 
@@ -54,12 +55,10 @@ class NativeStderr:
 
 def stderr_file() -> int:
     """A new file in memory to be another process's descriptor 2, to which each write appends; read it by take_text."""
-    made = os.memfd_create("stderr", os.MFD_CLOEXEC)
-    try:
-        # O_APPEND: after a truncation the next write lands at the start, whichever descriptor it goes through.
-        return os.open(f"/proc/self/fd/{made}", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-    finally:
-        os.close(made)
+    file = os.memfd_create("stderr", os.MFD_CLOEXEC)
+    # After a truncation the next write must land at the start, whichever copy of the descriptor it goes through.
+    fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
+    return file
 
 
 def take_text(file: int) -> str:

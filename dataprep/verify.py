@@ -151,7 +151,7 @@ def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> lis
             if not noted.is_file():
                 noted = _note_from_data(folder / shard.name, dataset, Path(scratch))
             for fault in prover.prove(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
-                problems.append(f"{shard.name}: row {fault.row} does not decode: {fault.reason}: {fault.detail}")
+                problems.append(f"{shard.name}: row {fault.row} fails decoding: {fault.reason}: {fault.detail}")
     return problems
 
 
