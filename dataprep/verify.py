@@ -1,7 +1,6 @@
 """`dataprep verify`: is a sealed set still what was sealed?"""
 
 import json
-import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
+from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
 
 DECODE_DEADLINE_S = 60.0
@@ -142,7 +142,7 @@ def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> lis
     problems = []
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), "full", len(os.sched_getaffinity(0)), DECODE_DEADLINE_S) as prover,
+        Prover(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S) as prover,
     ):
         for shard in shards:
             noted = rows_file(folder, shard.name)

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schemas.host import allow_open_files, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
-from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, role
 from trainer.sinking import decide_sink
@@ -74,7 +74,7 @@ def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
-    return Machine(ascend, usable_cores(), usable_memory(), most_open_files(), rank, ranks)
+    return Machine(ascend, usable_cores(), usable_memory(), max_open_files(), rank, ranks)
 
 
 def _started_as() -> tuple[int, int | None]:
