@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.host import allow_open_files, max_open_files, usable_cores, usable_memory
+from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
@@ -28,6 +28,7 @@ AGAIN = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore tak
 class Machine:
     """The facts of a machine that decisions rest on. `cores` are those this process may run on; `memory` the bytes it
     may still take, None when nobody looked; `open_files` how many it may hold at most.
+    `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
     """
@@ -36,6 +37,7 @@ class Machine:
     cores: int
     memory: int | None = None
     open_files: int = 1 << 20
+    host_cores: int | None = None
     rank: int = 0
     ranks: int | None = None
 
@@ -74,7 +76,7 @@ def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
-    return Machine(ascend, usable_cores(), usable_memory(), max_open_files(), rank, ranks)
+    return Machine(ascend, usable_cores(), usable_memory(), max_open_files(), host_cores(), rank, ranks)
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -114,7 +116,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
     ranks, ranks_why = _ranks(config.ranks, machine)
     cores = max(1, machine.cores // ranks)  # the ranks of a host share it
     memory = None if machine.memory is None else machine.memory // ranks
-    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand)
+    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores)
     precision = decide_precision(config, device)
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
