@@ -49,6 +49,7 @@ class RunConfig:
     save_every: int | None = None
     keep: int = 1
     resume: bool = False
+    exact_resume: bool = False
     sink: bool | None = None
     sink_size: int | None = None
     graph_kernel: bool = False

@@ -15,7 +15,7 @@ from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, role
-from trainer.sinking import decide_sink
+from trainer.sinking import decide_pipeline, decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
@@ -64,6 +64,7 @@ class InEffect:
     readers: int = 1
     batchers: int = 1
     open_files: int = 0
+    pipeline_per_epoch: bool = True
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -111,6 +112,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
     sink = decide_sink(config, device, graph, steps)
+    per_epoch, fast_recovery, pipeline = decide_pipeline(config, sink.on)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
@@ -136,16 +138,18 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
             *_threads(device),
             *precision.decisions,
             *sink.decisions,
+            *pipeline,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
             Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
-        setup=_setup(device, graph, level, config, feed, ranks),
+        setup=_setup(device, graph, level, config, feed, ranks, fast_recovery),
         train=sink.call,
         num_shards=ranks,
         shard_id=machine.rank,
+        pipeline_per_epoch=per_epoch,
     )
 
 
@@ -199,7 +203,9 @@ def _autotune(wanted: bool) -> tuple[Decision, ...]:
     return (Decision("autotune", "on", "on", why),) if wanted else ()
 
 
-def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed, ranks: int) -> tuple[Call, ...]:
+def _setup(
+    device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed, ranks: int, fast_recovery: bool
+) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
@@ -213,8 +219,8 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
         *(_together() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": config.seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
-        # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
-        Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": False}),
+        # Off, a resumed pipeline replays its random state from its start; on, it skips to the step.
+        Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": fast_recovery}),
         Call(THREADS, {"num": feed.workers}),
         Call(PREFETCH, {"size": feed.prefetch}),
         *((Call("mindspore.dataset.config.set_enable_autotune", tune),) if config.autotune else ()),

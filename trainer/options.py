@@ -178,6 +178,9 @@ run_options = options(
     click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints beside the best."),
     click.option("--resume", is_flag=True, help="Go on with an unfinished run, or fail. Without --out: the latest."),
     click.option(
+        "--exact-resume", is_flag=True, help="With sink: replay all data of the run, so that augmentation is the same."
+    ),
+    click.option(
         "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
     ),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
