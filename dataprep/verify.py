@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from dataprep.images import image_size
@@ -89,15 +90,20 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
     """Row counts and names: what the header and the index say of themselves."""
     try:
         with ShardReader(folder / shard.name) as reader:
-            rows = reader.rows
-            indexed = sum(1 for _ in read_index(reader.path, reader.schema))
+            rows, named = reader.rows, reader.own_name
+            indexed = sum(1 for _ in islice(read_index(reader.path, reader.schema), shard.rows + 1))
     except ContractError as error:
         return [str(error)]
     problems = []
+    if named != shard.name:
+        problems.append(
+            f"{shard.name} holds the data of {named}: files were swapped or renamed; 'dataprep repair' restores them"
+        )
     if rows != shard.rows:
         problems.append(f"{shard.name} has {rows} rows, {shard.rows} were sealed")
     if indexed != shard.rows:
-        problems.append(f"{index_name(shard.name)} lists {indexed} rows, {shard.rows} were sealed")
+        more = "more" if indexed > shard.rows else f"{indexed} rows"
+        problems.append(f"{index_name(shard.name)} lists {more}, {shard.rows} were sealed")
     return problems
 
 

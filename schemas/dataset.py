@@ -15,6 +15,7 @@ from schemas import layout
 from schemas.errors import ContractError
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
+from schemas.regular_file import open_regular
 
 FORMAT = "mindrecord-dataset"
 VERSION = 1
@@ -214,7 +215,7 @@ def load_dataset(folder: Path) -> Dataset:
     """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset."""
     path = folder / layout.DATASET
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise ContractError(_unsealed(folder)) from None
