@@ -17,6 +17,7 @@ from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
+from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
@@ -27,7 +28,7 @@ FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 class Interrupted(BaseException):
-    """SIGTERM: a scheduler wants the job to end."""
+    """A signal other than Ctrl-C: a scheduler wants the job to end."""
 
 
 class Program(click.Group):
@@ -48,15 +49,16 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exits by what went wrong."""
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in set(stop_signals()) - {signal.SIGINT}:  # Python turns that one into KeyboardInterrupt
+            signal.signal(number, _interrupt)
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
             _fail(str(error), getattr(error, "exit_code", DataRefused.exit_code))
         except Interrupted:
-            _fail(_stopped(ctx), 143)
+            _fail(_stopped(ctx), TERMINATE_EXIT)
         except KeyboardInterrupt:
-            _fail(_stopped(ctx), 130)
+            _fail(_stopped(ctx), INTERRUPT_EXIT)
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
