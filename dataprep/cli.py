@@ -18,6 +18,7 @@ from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.params import BudgetType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
+from schemas.streams import prepare_streams, print_result
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
@@ -36,6 +37,7 @@ class Program(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program; exits 2 when the command line is wrong."""
+        prepare_streams()
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except click.Abort:
@@ -67,7 +69,13 @@ class Program(click.Group):
 def _echo(result: Any, as_json: bool) -> None:
     from dataprep.show import as_lines, as_object
 
-    click.echo(json.dumps(as_object(result)) if as_json else "\n".join(as_lines(result)))
+    _print(json.dumps(as_object(result)) if as_json else "\n".join(as_lines(result)))
+
+
+def _print(text: str) -> None:
+    """Print a result; exits 1 where only stderr could take it."""
+    if not print_result(text):
+        sys.exit(1)
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -110,9 +118,11 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     from dataprep.sample import draw_sample
 
     drawn = draw_sample(folder, images, classes, seed)
-    click.echo(f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}")
-    click.echo(f"broken on purpose: {', '.join(drawn.broken)}")
-    click.echo(f"odd on purpose: {', '.join(drawn.odd)}")
+    _print(
+        f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}\n"
+        f"broken on purpose: {', '.join(drawn.broken)}\n"
+        f"odd on purpose: {', '.join(drawn.odd)}"
+    )
 
 
 @main.command(short_help="Turn image folders into a sealed dataset.")

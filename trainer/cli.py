@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from schemas.errors import ContractError
+from schemas.streams import prepare_streams, print_result
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError
@@ -62,7 +63,7 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         from trainer.dry_run import foresee
 
         foreseen = foresee(config, Path.cwd())
-        click.echo(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
+        _print(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
         return
     if preview is not None:
         from trainer.preview import draw_preview
@@ -71,7 +72,7 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         told = (
             f"{drawn.file}: {drawn.images} images of {drawn.rows} as recipe {drawn.recipe} shows them; nothing trained"
         )
-        click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
+        _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
         _launch(config.ranks or 1)
@@ -90,11 +91,17 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
 
 
+def _print(text: str) -> None:
+    """Print a result; exits 1 where only stderr could take it."""
+    if not print_result(text):
+        sys.exit(FAILED)
+
+
 def _result(text: str, folder: str) -> None:
     if not rank.under_msrun():
-        click.echo(text)
+        _print(text)
     elif rank.is_first():
-        rank.note_result(text, folder) if rank.launched() else click.echo(text)
+        rank.note_result(text, folder) if rank.launched() else _print(text)
 
 
 def _launch(ranks: int) -> None:
@@ -103,7 +110,7 @@ def _launch(ranks: int) -> None:
     with _stop_signals() as stop:
         done = launch(sys.argv[1:], ranks, stop, sys.stderr)
     if done.text:
-        click.echo(done.text)
+        _print(done.text)
     sys.exit(done.code)
 
 
@@ -156,21 +163,24 @@ def evaluate(
     quieten(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
-        from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
         from trainer.kept import keep_evaluation
 
         found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
+        # Before anything is kept: a folder that cannot be written to must not cost the score.
+        _print(json.dumps(dataclasses.asdict(found)) if as_json else _scores(found))
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
-        return
+
+
+def _scores(found: Any) -> str:
+    from trainer.details import summary
+
     other = "" if found.same_data else "; not the dataset it was trained on"
     top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
     hits = f"{found.correct} of {found.rows}"
-    click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}")
-    click.echo(summary(found), nl=bool(summary(found)))
+    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}"
+    return "\n".join(filter(None, [first, summary(found)]))
 
 
 def _show(decisions: Sequence[Any]) -> None:
@@ -275,12 +285,14 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
     made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _show)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(made)))
+        _print(json.dumps(dataclasses.asdict(made)))
         return
     shape = " x ".join(map(str, made.input_shape))
     off = "" if made.difference is None else f", largest difference {made.difference:.2g}"
-    click.echo(f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}")
-    click.echo(f"{made.description}: image size, mean, std and classes")
+    _print(
+        f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}\n"
+        f"{made.description}: image size, mean, std and classes"
+    )
 
 
 @cli.command(short_help="Write one HTML page about runs.")
@@ -300,7 +312,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in made.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
 
 
 @cli.command(short_help="Measure what limits a run, try what helps.")
@@ -319,7 +331,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
         from trainer.wording import doctor_text
 
         found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
-    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
+    _print(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
 @cli.command(short_help="Compare the shards with plain image files.")
@@ -339,7 +351,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
         from trainer.wording import bench_text
 
         found = compare(RunConfig(**settings), against, seconds, lambda text: click.echo(text, err=True), stop)
-    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
+    _print(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
 
 
 def main() -> NoReturn:
@@ -350,6 +362,7 @@ def main() -> NoReturn:
 
 
 def _run_program() -> int:
+    prepare_streams()
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit as left:
