@@ -15,17 +15,18 @@ import click
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
-from dataprep.params import BudgetType, Size, WorkersType, load_config
+from dataprep.params import BudgetType, PathType, Size, WorkersType, load_config
 from schemas.errors import ContractError
 from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
 from schemas.streams import prepare_streams, print_result
+from schemas.working_directory import leave_unusable_directory
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
 
-FOLDER = click.Path(path_type=Path, file_okay=False)
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+FOLDER = PathType(path_type=Path, file_okay=False)
+PATH = PathType(path_type=Path)
+FILE = PathType(path_type=Path, dir_okay=False, exists=True)
 
 
 class Interrupted(BaseException):
@@ -38,6 +39,7 @@ class Program(click.Group):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program; exits 2 when the command line is wrong."""
         prepare_streams()
+        leave_unusable_directory()
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except click.Abort:
@@ -168,7 +170,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
               help="serial: one task after the other, in this process. dask: on a cluster, or on a local one.")
 @click.option("--dask-address", metavar="URL", help="Where the Dask scheduler listens: tcp://host:8786.")
-@click.option("--dask-scheduler-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+@click.option("--dask-scheduler-file", type=PathType(path_type=Path, dir_okay=False), metavar="FILE",
               help="The file in which the Dask scheduler tells its address.")
 @click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
               help="Over this number or share of refused files nothing is sealed.")
@@ -244,11 +246,11 @@ def _class_names(path: Path) -> tuple[str, ...]:
 
 
 @main.command(short_help="Show what a set holds, or one record.")
-@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.argument("path", type=PathType(path_type=Path, exists=True))
 @click.option("--split", help="train, val or test.  [default: the first]")
 @click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
 @click.option("--key", help="Show the record of this key.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
+@click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def inspect(path: Path, split: str | None, row: int | None, key: str | None, save: Path | None, as_json: bool) -> None:
     """Show the schema, classes and counts of a set, or one record. PATH: a dataset folder or a MindRecord file.
@@ -273,7 +275,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 
 @main.command(short_help="Check that a set is what was sealed.")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PathType(path_type=Path))
 @click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -292,7 +294,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
 
 
 @main.command(short_help="Restore or salvage a damaged set.")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PathType(path_type=Path))
 @click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def repair(out: Path, salvage: Path | None, as_json: bool) -> None:

@@ -2,11 +2,14 @@
 
 import difflib
 import importlib
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from schemas.working_directory import directory_problem
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # generic since click 8.5
@@ -24,6 +27,17 @@ _UNITS = {
     "gi": 1 << 30,
     "ti": 1 << 40,
 }
+
+
+class PathType(click.Path):
+    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert and check as click.Path does."""
+        problem = directory_problem(os.fspath(value))
+        if problem:
+            self.fail(problem, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Size(_ParamType):

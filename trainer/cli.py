@@ -15,11 +15,20 @@ import click
 
 from schemas.errors import ContractError
 from schemas.streams import prepare_streams, print_result
+from schemas.working_directory import directory_problem, leave_unusable_directory
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Interrupted, TrainerError
+from trainer.errors import Interrupted, TrainerError, WrongUsage
 from trainer.labels import HELP_SHOWN, label, usage_error
-from trainer.options import device_options, options, output_options, run_options, seconds_option, training_options
+from trainer.options import (
+    PathType,
+    device_options,
+    options,
+    output_options,
+    run_options,
+    seconds_option,
+    training_options,
+)
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
@@ -39,14 +48,14 @@ def cli() -> None:
 
 
 @cli.command(short_help="Train on a dataset.")
-@click.argument("dataset", type=click.Path())
+@click.argument("dataset", type=PathType())
 @run_options
 @options(
     click.option(
         "--dry-run", is_flag=True, help="Print what would be done, for any device, and what is unchecked; stop."
     ),
     click.option(
-        "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
+        "--preview", type=PathType(), metavar="FILE.png", help="Draw images as training sees them, and stop."
     ),
 )
 @output_options
@@ -57,7 +66,11 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     """
     quieten(verbose)
     from trainer.resume import settled
+    from trainer.runfolder import RUNS
 
+    problem = directory_problem(str(RUNS)) if settings["out"] is None else None
+    if problem:
+        raise WrongUsage(f"--out is not given: {problem}")
     config = settled(RunConfig(**settings))
     if dry_run:
         from trainer.dry_run import foresee
@@ -136,12 +149,12 @@ def _stop_signals() -> StopSignals:
 
 
 @cli.command("eval", short_help="Score a checkpoint on a split.")
-@click.argument("checkpoint", type=click.Path())
-@click.argument("dataset", type=click.Path())
+@click.argument("checkpoint", type=PathType())
+@click.argument("dataset", type=PathType())
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to name.")
-@click.option("--report", type=click.Path(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
+@click.option("--report", type=PathType(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
 def evaluate(
@@ -165,22 +178,13 @@ def evaluate(
     with _stop_signals() as stop:
         from trainer.evaluate import evaluate_checkpoint
         from trainer.kept import keep_evaluation
+        from trainer.wording import eval_text
 
         found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
         # Before anything is kept: a folder that cannot be written to must not cost the score.
-        _print(json.dumps(dataclasses.asdict(found)) if as_json else _scores(found))
+        _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
-
-
-def _scores(found: Any) -> str:
-    from trainer.details import summary
-
-    other = "" if found.same_data else "; not the dataset it was trained on"
-    top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
-    hits = f"{found.correct} of {found.rows}"
-    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}"
-    return "\n".join(filter(None, [first, summary(found)]))
 
 
 def _show(decisions: Sequence[Any]) -> None:
@@ -190,10 +194,10 @@ def _show(decisions: Sequence[Any]) -> None:
 
 
 @cli.command(short_help="Name the classes of images.")
-@click.argument("checkpoint", type=click.Path())
-@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@click.argument("checkpoint", type=PathType())
+@click.argument("inputs", type=PathType(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @options(
-    click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: stdout]"),
+    click.option("--out", type=PathType(path_type=Path), help="File to write. [default: stdout]"),
     click.option(
         "--format", "row_format", type=click.Choice(["csv", "jsonl"]), help="[default: by --out's ending, csv]"
     ),
@@ -257,7 +261,7 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
 
 
 @cli.command(short_help="Write a model for inference.")
-@click.argument("checkpoint", type=click.Path())
+@click.argument("checkpoint", type=PathType())
 @options(
     click.option(
         "--format",
@@ -267,7 +271,7 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
         show_default=True,
         help="air on Ascend only; onnx where MindSpore knows the operators",
     ),
-    click.option("--out", type=click.Path(path_type=Path), help="Model file. [default: beside the checkpoint]"),
+    click.option("--out", type=PathType(path_type=Path), help="Model file. [default: beside the checkpoint]"),
     click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Images a call."),
 )
 @device_options
@@ -296,8 +300,8 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
 
 @cli.command(short_help="Write one HTML page about runs.")
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
+@click.argument("runs", type=PathType(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", type=PathType(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Write one HTML page about RUN, or several side by side: curves, settings, confusion, worst images.
@@ -316,7 +320,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 
 
 @cli.command(short_help="Measure what limits a run, try what helps.")
-@click.argument("dataset", type=click.Path())
+@click.argument("dataset", type=PathType())
 @seconds_option
 @training_options
 @output_options
@@ -335,8 +339,8 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 
 
 @cli.command(short_help="Compare the shards with plain image files.")
-@click.argument("dataset", type=click.Path())
-@click.option("--against", type=click.Path(path_type=Path), help="Images in class folders. [default: rows, as files]")
+@click.argument("dataset", type=PathType())
+@click.option("--against", type=PathType(path_type=Path), help="Images in class folders. [default: rows, as files]")
 @seconds_option
 @training_options
 @output_options
@@ -363,6 +367,7 @@ def main() -> NoReturn:
 
 def _run_program() -> int:
     prepare_streams()
+    leave_unusable_directory()
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit as left:

@@ -4,12 +4,14 @@ import contextlib
 import difflib
 import importlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from schemas.working_directory import directory_problem
 from trainer.errors import TrainerError, WrongUsage
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
@@ -23,6 +25,17 @@ CONFIG_HELP = "TOML file of these options; a flag wins over it."
 # What is said of one call, not of a run. Keys are written with dashes.
 NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview"}
 BY_DEVICE = "[default: by device]"
+
+
+class PathType(click.Path):
+    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert and check as click.Path does."""
+        problem = directory_problem(os.fspath(value))
+        if problem:
+            self.fail(problem, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -130,7 +143,7 @@ training_options = options(
     click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
     click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
     click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
-    click.option("--init", type=click.Path(), help="Start from these weights: a run folder or a checkpoint."),
+    click.option("--init", type=PathType(), help="Start from these weights: a run folder or a checkpoint."),
     click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
     click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
     click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
@@ -162,12 +175,12 @@ training_options = options(
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
     click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
     click.option(
-        "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
+        "--config", type=PathType(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
 )
 
 run_options = options(
-    click.option("--out", type=click.Path(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
+    click.option("--out", type=PathType(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
     training_options,
     click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
     click.option(

@@ -212,9 +212,12 @@ def test_a_mistaken_source_is_refused_before_out_is_made(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("closed", "code"), [("2>&-", 0), (">&-", 0), ("<&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)])
+@pytest.mark.parametrize(
+    ("closed", "code"), [("2>&-", 0), (">&-", 0), ("<&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)]
+)
 def test_a_job_is_sealed_whatever_its_streams_are(raw: Path, tmp_path: Path, closed: str, code: int) -> None:
     command = ["-m", "dataprep", "shard", str(raw), str(tmp_path / "out"), "--prove", "off", "--workers", "1"]
-    done = subprocess.run(["sh", "-c", f'"$0" "$@" {closed}', sys.executable, *command], capture_output=True, check=False)
+    script = ["sh", "-c", f'"$0" "$@" {closed}', sys.executable]
+    done = subprocess.run([*script, *command], capture_output=True, check=False)
     assert done.returncode == code, done.stderr
     assert (tmp_path / "out" / "dataset.json").is_file()
