@@ -15,10 +15,11 @@ import click
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
-from dataprep.params import BudgetType, PathType, Size, WorkersType, load_config
+from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, load_config
 from schemas.errors import ContractError
 from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
 from schemas.streams import prepare_streams, print_result
+from schemas.text_file import Unusable, read_text
 from schemas.working_directory import leave_unusable_directory
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def shard(
 def _shard_options(values: dict[str, Any]) -> "ShardOptions":
     from dataprep.options import ShardOptions
 
+    check_finite(values)
     if values["val"] + values["test"] >= 1:
         raise click.UsageError("--val and --test together leave nothing to train on")
     given = [option for option in ("--dask-address", "--dask-scheduler-file") if values[option[2:].replace("-", "_")]]
@@ -238,7 +240,10 @@ def _shard_options(values: dict[str, Any]) -> "ShardOptions":
 
 
 def _class_names(path: Path) -> tuple[str, ...]:
-    names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        names = [line for line in read_text(path).splitlines() if line.strip()]
+    except Unusable as error:
+        raise click.UsageError(f"--classes: {error}") from None
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice:
         raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))

@@ -1,8 +1,6 @@
 """Options that commands share, and their file: declared here, read by click."""
 
-import contextlib
 import difflib
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -11,8 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from schemas.text_file import Unusable, read_toml
 from schemas.working_directory import directory_problem
-from trainer.errors import TrainerError, WrongUsage
+from trainer.errors import WrongUsage
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
 from trainer.precision import AMP_DTYPES, AMP_LEVELS
@@ -48,7 +47,11 @@ def read_config(context: click.Context, parameter: click.Parameter, value: str |
     own = {option.name: option for option in context.command.params if option.name}
     known = {name.replace("_", "-") for name in {*own, *_names(run_options)}}  # one file serves every such command
     defaults = {}
-    for key, entry in _toml(value).items():
+    try:
+        values = read_toml(Path(value))
+    except Unusable as error:
+        raise WrongUsage(str(error)) from None
+    for key, entry in values.items():
         shown, name = key.replace("_", "-"), key.replace("-", "_")
         if shown not in known - NOT_IN_A_FILE:
             raise WrongUsage(f"{value}: unknown key '{key}'; {_near_key(shown, known - NOT_IN_A_FILE)}")
@@ -70,28 +73,14 @@ def _check_value(option: click.Parameter, context: click.Context, path: str, key
         raise WrongUsage(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
     try:
         option.type_cast_value(context, value)
-    except click.BadParameter as error:
-        raise WrongUsage(f"{path}: '{key}': {error.message}") from None
+    except (click.BadParameter, TypeError) as error:
+        said = error.message if isinstance(error, click.BadParameter) else f"{value!r} is not a valid value"
+        raise WrongUsage(f"{path}: '{key}': {said}") from None
 
 
 def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:
     """The names of the options that a decorator adds."""
     return {option.name for option in decorator(lambda: None).__click_params__}
-
-
-def _toml(path: str) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = _toml_reader().loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise TrainerError(f"cannot read {path}: {error}") from None
-    return values
-
-
-def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # the standard library has it since Python 3.11
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise TrainerError("--config needs a TOML reader on Python 3.10: pip install tomli")
 
 
 def _offer(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
