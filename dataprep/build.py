@@ -1,6 +1,5 @@
 """Builds, proves and commits the shards of a plan that have no receipt yet, until none is missing."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
@@ -8,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataprep import machine
+from dataprep import place
 from dataprep.absence import TRANSIENT, Presence
 from dataprep.engines import ENGINES, Crew, TaskKilled
 from dataprep.errors import DataprepError, TryLater
@@ -23,6 +22,7 @@ from dataprep.prover import Fault
 from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
 from dataprep.worker import PagesTooSmall, build_shard, decode_timeout
+from schemas.host import host_cores, usable_cores, usable_memory
 from schemas.record import load_schema
 
 # A shard on which so many workers have died in a row is not tried again.
@@ -63,8 +63,7 @@ def worker_count(plan: Plan, options: ShardOptions) -> int:
     """Worker processes: as asked, else as many as the cores and the memory that this process may use can feed."""
     if options.workers:
         return options.workers
-    memory = machine.usable_memory()
-    return machine.workers(machine.usable_cores(), memory, plan.largest_bytes, options.prove != "off")
+    return place.fitting_workers(usable_cores(), usable_memory(), plan.largest_bytes, options.prove != "off")
 
 
 def build_missing(
@@ -124,7 +123,7 @@ def _proving(work: Workdir, options: ShardOptions, crew: Crew) -> AbstractContex
     if options.prove == "off":
         return nullcontext(unproved)
     # More threads than cores are an error in MindSpore. A worker that proves what it builds is one of many.
-    threads = 1 if crew.proves else min(crew.workers(), os.cpu_count() or 1)
+    threads = 1 if crew.proves else min(crew.workers(), host_cores())
     decode = "strip" if options.prove == "decode" else None
     keep = options.warnings == "keep"
     manner = Manner(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)

@@ -17,9 +17,13 @@ from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.memory import is_shortage
-from dataprep.params import BudgetType, Size, WorkersType, load_config
+from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, load_config
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
+from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
+from schemas.streams import prepare_streams, print_result
+from schemas.text_file import Unusable, read_text
+from schemas.working_directory import leave_unusable_directory
 
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
@@ -28,13 +32,13 @@ OUT_OF_MEMORY = (
     "memory, a process or a thread could not be allocated; raise the limit (`ulimit -v`, `ulimit -u`, the memory "
     "of the batch job) or use fewer --workers; the same command goes on"
 )
-FOLDER = click.Path(path_type=Path, file_okay=False)
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+FOLDER = PathType(path_type=Path, file_okay=False)
+PATH = PathType(path_type=Path)
+FILE = PathType(path_type=Path, dir_okay=False, exists=True)
 
 
 class Interrupted(BaseException):
-    """SIGTERM: a scheduler wants the job to end."""
+    """A signal other than Ctrl-C: a scheduler wants the job to end."""
 
 
 class Program(click.Group):
@@ -42,6 +46,8 @@ class Program(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program; exits 2 when the command line is wrong."""
+        prepare_streams()
+        leave_unusable_directory()
         if not args and "args" not in extra:  # on this process's own command line, not a test's
             use_utf8()
         try:
@@ -57,15 +63,16 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exits by what went wrong."""
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in set(stop_signals()) - {signal.SIGINT}:  # Python turns that one into KeyboardInterrupt
+            signal.signal(number, _interrupt)
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
             _fail(str(error), getattr(error, "exit_code", DataRefused.exit_code))
         except Interrupted:
-            _fail(_stopped(ctx), 143)
+            _fail(_stopped(ctx), TERMINATE_EXIT)
         except KeyboardInterrupt:
-            _fail(_stopped(ctx), 130)
+            _fail(_stopped(ctx), INTERRUPT_EXIT)
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(1)
@@ -87,7 +94,13 @@ def _settle(folder: Path) -> None:
 def _echo(result: Any, as_json: bool) -> None:
     from dataprep.show import as_lines, as_object
 
-    click.echo(json.dumps(as_object(result)) if as_json else "\n".join(as_lines(result)))
+    _print(json.dumps(as_object(result)) if as_json else "\n".join(as_lines(result)))
+
+
+def _print(text: str) -> None:
+    """Print a result; exits 1 where only stderr could take it."""
+    if not print_result(text):
+        sys.exit(1)
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -130,9 +143,11 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     from dataprep.sample import draw_sample
 
     drawn = draw_sample(folder, images, classes, seed)
-    click.echo(f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}")
-    click.echo(f"broken on purpose: {', '.join(drawn.broken)}")
-    click.echo(f"odd on purpose: {', '.join(drawn.odd)}")
+    _print(
+        f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}\n"
+        f"broken on purpose: {', '.join(drawn.broken)}\n"
+        f"odd on purpose: {', '.join(drawn.odd)}"
+    )
 
 
 @main.command(short_help="Turn image folders into a sealed dataset.")
@@ -187,7 +202,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
               help="serial: one task after the other, in this process. dask: on a cluster, or on a local one.")
 @click.option("--dask-address", metavar="URL", help="Where the Dask scheduler listens: tcp://host:8786.")
-@click.option("--dask-scheduler-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+@click.option("--dask-scheduler-file", type=PathType(path_type=Path, dir_okay=False), metavar="FILE",
               help="The file in which the Dask scheduler tells its address.")
 @click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
               help="Over this number or share of refused files nothing is sealed.")
@@ -242,6 +257,7 @@ def shard(
 def _shard_options(values: dict[str, Any]) -> "ShardOptions":
     from dataprep.options import ShardOptions
 
+    check_finite(values)
     if values["val"] + values["test"] >= 1:
         raise click.UsageError("--val and --test together leave nothing to train on")
     _check_depth(values["depth_bits"], values["depth_range"])
@@ -265,7 +281,10 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
 
 
 def _class_names(path: Path) -> tuple[str, ...]:
-    names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        names = [line for line in read_text(path).splitlines() if line.strip()]
+    except Unusable as error:
+        raise click.UsageError(f"--classes: {error}") from None
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice:
         raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))
@@ -273,11 +292,11 @@ def _class_names(path: Path) -> tuple[str, ...]:
 
 
 @main.command(short_help="Show what a set holds, or one record.")
-@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.argument("path", type=PathType(path_type=Path, exists=True))
 @click.option("--split", help="train, val or test.  [default: the first]")
 @click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
 @click.option("--key", help="Show the record of this key.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
+@click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def inspect(path: Path, split: str | None, row: int | None, key: str | None, save: Path | None, as_json: bool) -> None:
     """Show the schema, classes and counts of a set, or one record. PATH: a dataset folder or a MindRecord file.
@@ -303,7 +322,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 
 @main.command(short_help="Check that a set is what was sealed.")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PathType(path_type=Path))
 @click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -323,7 +342,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
 
 
 @main.command(short_help="Restore or salvage a damaged set.")
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PathType(path_type=Path))
 @click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def repair(out: Path, salvage: Path | None, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader
 from schemas.dataset import Dataset, load_dataset
+from schemas.errors import ContractError
 from schemas.layout import DATASET, SWAP, WORK, index_name
 from schemas.record import RecordSchema
 
@@ -24,6 +25,11 @@ class RecordSet:
         """A reader of each file in turn, closed when the next is asked for."""
         for path in self.files:
             with ShardReader(path) as reader:
+                if self.dataset is not None and reader.own_name != path.name:
+                    raise ContractError(
+                        f"{path} holds the data of {reader.own_name}: files were swapped or renamed; 'dataprep repair' "
+                        "restores them"
+                    )
                 yield reader
 
 
@@ -35,7 +41,7 @@ def open_set(path: Path, split: str | None) -> RecordSet:
     if path.is_file() and path.name != DATASET:
         return _from_header(path)
     folder = path.parent if path.name == DATASET else path
-    if (folder / DATASET).is_file() or (folder / WORK / SWAP).is_file():  # half moved, it is no set yet: a sentence
+    if (folder / DATASET).exists() or (folder / WORK / SWAP).is_file():  # half moved, it is no set yet: a sentence
         return _from_manifest(folder, split)
     return _from_header(_only_set(folder))
 

@@ -1,12 +1,17 @@
 """Click parameter types and the --config option."""
 
 import difflib
-import importlib
+import json
+import math
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from schemas.text_file import Unusable, read_toml
+from schemas.working_directory import directory_problem
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # generic since click 8.5
@@ -24,6 +29,17 @@ _UNITS = {
     "gi": 1 << 30,
     "ti": 1 << 40,
 }
+
+
+class PathType(click.Path):
+    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert and check as click.Path does."""
+        problem = directory_problem(os.fspath(value))
+        if problem:
+            self.fail(problem, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Size(_ParamType):
@@ -82,29 +98,34 @@ def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) 
         if option.expose_value and not isinstance(option, click.Argument)
     }
     defaults: dict[str, Any] = {}
-    for key, value in _read_toml(path).items():
+    try:
+        values = read_toml(path)
+    except Unusable as error:
+        raise click.UsageError(str(error)) from None
+    for key, value in values.items():
         name = key.replace("-", "_")
         if name not in known:
             near = difflib.get_close_matches(name, [str(option) for option in known], 1)
             hint = f"; did you mean '{near[0].replace('_', '-')}'?" if near else ""
             raise click.UsageError(f"{path}: unknown key '{key}'{hint}")
+        _check_value(known[name], ctx, path, key, value)
         defaults[name] = value
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    toml = _toml_module()
+def _check_value(option: click.Parameter, ctx: click.Context, path: Path, key: str, value: Any) -> None:
+    """Have click convert the value here, where it is known that it stands in a file."""
+    if option.multiple and not isinstance(value, list):
+        raise click.UsageError(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
     try:
-        values: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
-    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path} is not valid TOML: {error}") from None
-    return values
+        option.type_cast_value(ctx, value)
+    except (click.BadParameter, TypeError) as error:
+        said = error.message if isinstance(error, click.BadParameter) else f"{value!r} is not a valid value"
+        raise click.UsageError(f"{path}: '{key}': {said}") from None
 
 
-def _toml_module() -> Any:
-    for name in ("tomllib", "tomli"):  # the first came with Python 3.11
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-    raise click.UsageError("--config needs a TOML reader on Python 3.10: pip install tomli")
+def check_finite(values: dict[str, Any]) -> None:
+    """Raise UsageError for a number that is nan or infinite: it passes every range."""
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise click.UsageError(f"--{name.replace('_', '-')} {value} is not a finite number")

@@ -8,6 +8,13 @@ MIB = 1 << 20
 # What a row costs beside its image: prefixes, label, key, and its share of the index.
 ROW_OVERHEAD = 128
 
+# A worker without an image holds about so much (measured: 60 MiB with Pillow), MindSpore's child about so much.
+WORKER_BYTES = 96 << 20
+PROVER_BYTES = 768 << 20
+# What one image takes at most while it is decoded, turned and encoded, a byte of its file: 10 for the pixels of a
+# JPEG, and three pictures of them.
+IMAGE_FACTOR = 30
+
 
 def rank(seed: int, key: str) -> int:
     """Place of a key in the seeded order: 63 bits that depend on nothing but seed and key."""
@@ -74,3 +81,12 @@ def larger_page(needed: int) -> int | None:
 
 def _power_of_two(size: int, low: int, high: int) -> int:
     return min(high, max(low, 1 << max(0, size - 1).bit_length()))
+
+
+def fitting_workers(cores: int, memory: int, largest_file: int, proving: bool) -> int:
+    """Return how many worker processes keep `cores` busy and fit into `memory` bytes; at least one.
+
+    `largest_file` is in bytes; `proving` reserves memory for the decode check.
+    """
+    room = memory - (PROVER_BYTES if proving else 0)
+    return max(1, min(cores, room // (WORKER_BYTES + IMAGE_FACTOR * largest_file)))

@@ -316,11 +316,14 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
     train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
     shard_size = options.shard_size or place.shard_size(sum(rest[2] for rest in splits.values()))
     geometry = {}
+    rows = {split: last - first + 1 for split, (first, last, _, _) in splits.items()}
+    most = rows.get("train", max(rows.values(), default=0))
+    if options.num_shards and options.num_shards > most:
+        raise DataprepError(f"--num-shards {options.num_shards} is more than the {most} images to put into them")
     for split, (first, last, size, largest) in splits.items():
         count = place.shard_count(size, train_bytes, shard_size, options.num_shards)
         _cut_split(db, split, first, last, size, count)
-        rows = last - first + 1
-        planned = place.geometry((size + rows * place.ROW_OVERHEAD) // count, largest, count)
+        planned = place.geometry((size + rows[split] * place.ROW_OVERHEAD) // count, largest, count)
         geometry[split] = [planned.header_size, planned.page_size]
     return geometry
 

@@ -61,20 +61,26 @@ def repair(folder: Path) -> Repaired:
 
 def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
     """Find files by digest that lie under another name; move all of them aside first, since names may be swapped."""
-    wanted = {s.sha256: s.name for s in shards} | {s.index_sha256: index_name(s.name) for s in shards}
-    sizes = {s.bytes for s in shards} | {s.index_bytes for s in shards}
-    files = [p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.stat().st_size in sizes]
-    moves = {}
-    for path in sorted(files):
-        name = wanted.get(file_sha256(path))
-        if name and name != path.name and _is_not(folder / name, wanted, name):
-            moves[path] = folder / name
+    moves = _misplaced(folder, shards)
     # Killed on the way, the next repair finds them by their digests under these names too; no job sweeps them away.
     for path in moves:
         os.replace(path, f"{path}{ASIDE}")
     for path, target in moves.items():
         os.replace(f"{path}{ASIDE}", target)
     return [f"{path.name} is {target.name} again" for path, target in moves.items()]
+
+
+def _misplaced(folder: Path, shards: list[Shard]) -> dict[Path, Path]:
+    """Return the files that lie under another name than they were sealed under, with the path where they belong."""
+    wanted = {s.sha256: s.name for s in shards} | {s.index_sha256: index_name(s.name) for s in shards}
+    sizes = {s.bytes for s in shards} | {s.index_bytes for s in shards}
+    files = [p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.stat().st_size in sizes]
+    found = {}
+    for path in sorted(files):
+        name = wanted.get(file_sha256(path))
+        if name and name != path.name and _is_not(folder / name, wanted, name):
+            found[path] = folder / name
+    return found
 
 
 def _is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
@@ -109,11 +115,13 @@ def salvage(folder: Path, new: Path) -> Salvaged:
     if new.exists() and (not new.is_dir() or any(new.iterdir())):
         raise DataprepError(f"{new} is not an empty folder; choose another")
     new.mkdir(parents=True, exist_ok=True)
+    shards = [shard for split in dataset.splits.values() for shard in split.shards]
+    found_at = {target.name: path for path, target in _misplaced(folder, shards).items()}
     lost: list[Reject] = []
     splits, gone = {}, {}
     for name, split in dataset.splits.items():
         before = len(lost)
-        splits[name] = _salvage_split(folder, new, dataset, split, lost)
+        splits[name] = _salvage_split(folder, new, dataset, split, found_at, lost)
         gone[name] = len(lost) - before
     rejected = Counter(dataset.rejected) + Counter(lost=len(lost))
     made = replace(dataset, splits=splits, rejected=rejected, plan={**dataset.plan, "salvaged_from": dataset.digest})
@@ -126,7 +134,9 @@ def salvage(folder: Path, new: Path) -> Salvaged:
     return Salvaged(str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone)
 
 
-def _salvage_split(folder: Path, new: Path, dataset: Dataset, split: Split, lost: list[Reject]) -> Split:
+def _salvage_split(
+    folder: Path, new: Path, dataset: Dataset, split: Split, found_at: dict[str, Path], lost: list[Reject]
+) -> Split:
     geometry = _any_geometry(folder, split)
     label, image = dataset.schema.column("label"), dataset.schema.column("image")
     names = [shard.name for shard in split.shards]
@@ -134,7 +144,7 @@ def _salvage_split(folder: Path, new: Path, dataset: Dataset, split: Split, lost
     shards = []
     for number, shard in enumerate(split.shards):
         with ShardWriter(new, names, number, dataset.schema, geometry) as writer:
-            for row, key in _sound_rows(folder, shard, image):
+            for row, key in _sound_rows(found_at.get(shard.name, folder / shard.name), folder, shard, image):
                 if row is None or not 0 <= row[label] < len(class_rows):
                     lost.append(Reject(key, "lost", f"its row in {shard.name} was damaged"))
                     continue
@@ -157,12 +167,12 @@ def _any_geometry(folder: Path, split: Split) -> Any:
     )
 
 
-def _sound_rows(folder: Path, shard: Shard, image: str) -> Iterator[tuple[dict[str, Any] | None, str]]:
-    """Each row of a shard, None where it is not sound, with its key where that is known."""
+def _sound_rows(path: Path, folder: Path, shard: Shard, image: str) -> Iterator[tuple[dict[str, Any] | None, str]]:
+    """Each row of a shard whose data lies at `path`, None where it is not sound, with its key where that is known."""
     noted = rows_file(folder, shard.name)
     known = list(noted_rows(noted)) if noted.is_file() else []
     try:
-        reader = ShardReader(folder / shard.name, cut_allowed=True)
+        reader = ShardReader(path, cut_allowed=True)
     except ContractError:
         yield from ((None, known[n].key if known else f"row {n} of {shard.name}") for n in range(shard.rows))
         return

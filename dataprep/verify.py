@@ -1,10 +1,10 @@
 """`dataprep verify`: is a sealed set still what was sealed?"""
 
 import json
-import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from dataprep.images import image_size
@@ -15,6 +15,7 @@ from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
+from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
 
 DECODE_DEADLINE_S = 60.0
@@ -89,15 +90,20 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
     """Row counts and names: what the header and the index say of themselves."""
     try:
         with ShardReader(folder / shard.name) as reader:
-            rows = reader.rows
-            indexed = sum(1 for _ in read_index(reader.path, reader.schema))
+            rows, named = reader.rows, reader.own_name
+            indexed = sum(1 for _ in islice(read_index(reader.path, reader.schema), shard.rows + 1))
     except ContractError as error:
         return [str(error)]
     problems = []
+    if named != shard.name:
+        problems.append(
+            f"{shard.name} holds the data of {named}: files were swapped or renamed; 'dataprep repair' restores them"
+        )
     if rows != shard.rows:
         problems.append(f"{shard.name} has {rows} rows, {shard.rows} were sealed")
     if indexed != shard.rows:
-        problems.append(f"{index_name(shard.name)} lists {indexed} rows, {shard.rows} were sealed")
+        more = "more" if indexed > shard.rows else f"{indexed} rows"
+        problems.append(f"{index_name(shard.name)} lists {more}, {shard.rows} were sealed")
     return problems
 
 
@@ -140,11 +146,10 @@ def _hit_rows(folder: Path, shard: Shard) -> str:
 
 def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> list[str]:
     problems = []
-    threads = len(os.sched_getaffinity(0))
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), "full", threads, DECODE_DEADLINE_S, keep) as prover,
+        Prover(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as prover,
     ):
         for shard in shards:
             noted = rows_file(folder, shard.name)

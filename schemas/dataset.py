@@ -15,6 +15,7 @@ from schemas import layout
 from schemas.errors import ContractError
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
+from schemas.regular_file import open_regular
 
 FORMAT = "mindrecord-dataset"
 VERSION = 1
@@ -216,7 +217,7 @@ def load_dataset(folder: Path) -> Dataset:
     if (folder / layout.WORK / layout.SWAP).is_file():
         raise ContractError(_between(folder))
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise ContractError(_unsealed(folder)) from None

@@ -1,7 +1,7 @@
 """What happens around the steps, in MindSpore's callback form: report, stop on a signal, evaluate and save.
 
-MindSpore's own counts start anew in a resumed process, and with a sink size each sink is an epoch to it. So steps are
-counted in RunState, and an epoch is over when its steps are done.
+With a sink size each sink is an epoch to MindSpore. So steps are counted in RunState, and an epoch is over when its
+steps are done.
 """
 
 import json
@@ -53,6 +53,28 @@ class Step(Protocol):
     skipped_in_row: Any
 
 
+class StepNumbers(Callback):  # type: ignore[misc]
+    """Has MindSpore count steps and epochs from the run's start; to stand before all other callbacks.
+
+    MindSpore counts from each call of Model.train, of which a resumed run makes one and a run on CPU one per epoch.
+    """
+
+    def __init__(self, course: Course, state: RunState, per_epoch: bool) -> None:
+        super().__init__()
+        self.course = course
+        self.state = state
+        self.per_epoch = per_epoch
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Go on with the step number."""
+        run_context.original_args().cur_step_num = self.state.step
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Go on with the epoch number; where one call trains several epochs, MindSpore's own is right."""
+        if self.per_epoch:
+            run_context.original_args().cur_epoch_num = self.state.step // self.course.steps + 1
+
+
 class Watch(Callback):  # type: ignore[misc]
     """Times each step, reports it, saves every so often, and ends the run when the loss is lost or a signal came.
 
@@ -80,7 +102,6 @@ class Watch(Callback):  # type: ignore[misc]
         self.stop = stop
         self.save = save
         self.explain = explain
-        self.start = state.step
         self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -105,7 +126,7 @@ class Watch(Callback):  # type: ignore[misc]
         loss = float(params.net_outputs.asnumpy())
         before = self.state.step
         # With sink one callback stands for all steps since the last one.
-        self.state.step = self.start + params.cur_step_num
+        self.state.step = params.cur_step_num
         self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
         self._keep_loss(loss, before + 1, params.train_dataset_element)
         epoch = before // self.course.steps + 1

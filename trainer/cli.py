@@ -15,11 +15,21 @@ import click
 
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
+from schemas.streams import prepare_streams, print_result
+from schemas.working_directory import directory_problem, leave_unusable_directory
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Interrupted, TrainerError
+from trainer.errors import Interrupted, TrainerError, WrongUsage
 from trainer.labels import HELP_SHOWN, label, usage_error
-from trainer.options import device_options, options, output_options, run_options, seconds_option, training_options
+from trainer.options import (
+    PathType,
+    device_options,
+    options,
+    output_options,
+    run_options,
+    seconds_option,
+    training_options,
+)
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
@@ -39,14 +49,14 @@ def cli() -> None:
 
 
 @cli.command(short_help="Train on a dataset.")
-@click.argument("dataset", type=click.Path())
+@click.argument("dataset", type=PathType())
 @run_options
 @options(
     click.option(
         "--dry-run", is_flag=True, help="Print what would be done, for any device, and what is unchecked; stop."
     ),
     click.option(
-        "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
+        "--preview", type=PathType(), metavar="FILE.png", help="Draw images as training sees them, and stop."
     ),
 )
 @output_options
@@ -57,13 +67,17 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     """
     quieten(verbose)
     from trainer.resume import settled
+    from trainer.runfolder import RUNS
 
+    problem = directory_problem(str(RUNS)) if settings["out"] is None else None
+    if problem:
+        raise WrongUsage(f"--out is not given: {problem}")
     config = settled(RunConfig(**settings))
     if dry_run:
         from trainer.dry_run import foresee
 
         foreseen = foresee(config, Path.cwd())
-        click.echo(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
+        _print(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
         return
     if preview is not None:
         from trainer.preview import draw_preview
@@ -72,7 +86,7 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         told = (
             f"{drawn.file}: {drawn.images} images of {drawn.rows} as recipe {drawn.recipe} shows them; nothing trained"
         )
-        click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
+        _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
         _launch(config.ranks or 1)
@@ -91,11 +105,17 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
 
 
+def _print(text: str) -> None:
+    """Print a result; exits 1 where only stderr could take it."""
+    if not print_result(text):
+        sys.exit(FAILED)
+
+
 def _result(text: str, folder: str) -> None:
     if not rank.under_msrun():
-        click.echo(text)
+        _print(text)
     elif rank.is_first():
-        rank.note_result(text, folder) if rank.launched() else click.echo(text)
+        rank.note_result(text, folder) if rank.launched() else _print(text)
 
 
 def _launch(ranks: int) -> None:
@@ -104,7 +124,7 @@ def _launch(ranks: int) -> None:
     with _stop_signals() as stop:
         done = launch(sys.argv[1:], ranks, stop, sys.stderr)
     if done.text:
-        click.echo(done.text)
+        _print(done.text)
     sys.exit(done.code)
 
 
@@ -130,12 +150,12 @@ def _stop_signals() -> StopSignals:
 
 
 @cli.command("eval", short_help="Score a checkpoint on a split.")
-@click.argument("checkpoint", type=click.Path())
-@click.argument("dataset", type=click.Path())
+@click.argument("checkpoint", type=PathType())
+@click.argument("dataset", type=PathType())
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to name.")
-@click.option("--report", type=click.Path(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
+@click.option("--report", type=PathType(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
 def evaluate(
@@ -157,21 +177,15 @@ def evaluate(
     quieten(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
-        from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
         from trainer.kept import keep_evaluation
+        from trainer.wording import eval_text
 
         found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
+        # Before anything is kept: a folder that cannot be written to must not cost the score.
+        _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(found)))
-        return
-    other = "" if found.same_data else "; not the dataset it was trained on"
-    top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
-    hits = f"{found.correct} of {found.rows}"
-    click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}")
-    click.echo(summary(found), nl=bool(summary(found)))
 
 
 def _show(decisions: Sequence[Any]) -> None:
@@ -181,10 +195,10 @@ def _show(decisions: Sequence[Any]) -> None:
 
 
 @cli.command(short_help="Name the classes of images.")
-@click.argument("checkpoint", type=click.Path())
-@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@click.argument("checkpoint", type=PathType())
+@click.argument("inputs", type=PathType(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @options(
-    click.option("--out", type=click.Path(path_type=Path), help="File to write. [default: stdout]"),
+    click.option("--out", type=PathType(path_type=Path), help="File to write. [default: stdout]"),
     click.option(
         "--format", "row_format", type=click.Choice(["csv", "jsonl"]), help="[default: by --out's ending, csv]"
     ),
@@ -256,7 +270,7 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
 
 
 @cli.command(short_help="Write a model for inference.")
-@click.argument("checkpoint", type=click.Path())
+@click.argument("checkpoint", type=PathType())
 @options(
     click.option(
         "--format",
@@ -266,7 +280,7 @@ def _rows_to(out: Path | None) -> Iterator[TextIO]:
         show_default=True,
         help="air on Ascend only; onnx where MindSpore knows the operators",
     ),
-    click.option("--out", type=click.Path(path_type=Path), help="Model file. [default: beside the checkpoint]"),
+    click.option("--out", type=PathType(path_type=Path), help="Model file. [default: beside the checkpoint]"),
     click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Images a call."),
 )
 @device_options
@@ -284,17 +298,19 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
     made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _show)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(made)))
+        _print(json.dumps(dataclasses.asdict(made)))
         return
     shape = " x ".join(map(str, made.input_shape))
     off = "" if made.difference is None else f", largest difference {made.difference:.2g}"
-    click.echo(f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}")
-    click.echo(f"{made.description}: image size, mean, std and classes")
+    _print(
+        f"{made.file}: float32 {shape} to {made.classes} logits; {made.note}{off}\n"
+        f"{made.description}: image size, mean, std and classes"
+    )
 
 
 @cli.command(short_help="Write one HTML page about runs.")
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
+@click.argument("runs", type=PathType(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.option("--out", type=PathType(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object.")
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Write one HTML page about RUN, or several side by side: curves, settings, confusion, worst images.
@@ -309,11 +325,11 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in made.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    click.echo(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
 
 
 @cli.command(short_help="Measure what limits a run, try what helps.")
-@click.argument("dataset", type=click.Path())
+@click.argument("dataset", type=PathType())
 @seconds_option
 @training_options
 @output_options
@@ -328,12 +344,12 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
         from trainer.wording import doctor_text
 
         found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
-    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
+    _print(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
 @cli.command(short_help="Compare the shards with plain image files.")
-@click.argument("dataset", type=click.Path())
-@click.option("--against", type=click.Path(path_type=Path), help="Images in class folders. [default: rows, as files]")
+@click.argument("dataset", type=PathType())
+@click.option("--against", type=PathType(path_type=Path), help="Images in class folders. [default: rows, as files]")
 @seconds_option
 @training_options
 @output_options
@@ -348,7 +364,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
         from trainer.wording import bench_text
 
         found = compare(RunConfig(**settings), against, seconds, lambda text: click.echo(text, err=True), stop)
-    click.echo(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
+    _print(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
 
 
 def main() -> NoReturn:
@@ -360,6 +376,8 @@ def main() -> NoReturn:
 
 
 def _run_program() -> int:
+    prepare_streams()
+    leave_unusable_directory()
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit as left:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,7 @@ class RunConfig:
     save_every: int | None = None
     keep: int = 1
     resume: bool = False
+    exact_resume: bool = False
     sink: bool | None = None
     sink_size: int | None = None
     graph_kernel: bool = False
@@ -62,6 +64,11 @@ class RunConfig:
     tensorboard: bool = False
     monitor: tuple[str, ...] = ()
     profile: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise WrongUsage(f"--{name.replace('_', '-')} {value} is not a finite number")
 
     @property
     def profile_steps(self) -> tuple[int, int] | None:

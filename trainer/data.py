@@ -1,7 +1,6 @@
 """A split as a MindSpore pipeline: checked files -> MindDataset -> recipe -> batches. Labels are checked first."""
 
 import contextlib
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from mindspore.dataset import Shuffle, transforms, vision
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
+from schemas.index_file import open_index
 from schemas.layout import index_name
 from trainer.device import InEffect
 from trainer.errors import TrainerError
@@ -184,8 +184,7 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
         return
     counts: Counter[int] = Counter()
     for shard in dataset.splits[split].shards:
-        index = (folder / index_name(shard.name)).absolute().as_uri()
-        with contextlib.closing(sqlite3.connect(f"{index}?mode=ro&immutable=1", uri=True)) as db:
+        with open_index(folder / index_name(shard.name)) as db:
             counts.update(dict(db.execute(f'SELECT "{label}_0", count(*) FROM INDEXES GROUP BY 1')))
     outside = sorted(set(counts) - set(range(len(dataset.classes))))
     if outside:

@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.kernels import Begun, Kernels, Processor, decide_kernels, this_processor, use_kernels
-from trainer.machine import allow_open_files, most_open_files, usable_cores, usable_memory
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, role
-from trainer.sinking import decide_sink
+from trainer.sinking import decide_pipeline, decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
@@ -29,6 +29,7 @@ AGAIN = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore tak
 class Machine:
     """The facts of a machine that decisions rest on. `cores` are those this process may run on; `memory` the bytes it
     may still take, None when nobody looked; `open_files` how many it may hold at most.
+    `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
     """
@@ -37,6 +38,7 @@ class Machine:
     cores: int
     memory: int | None = None
     open_files: int = 1 << 20
+    host_cores: int | None = None
     rank: int = 0
     ranks: int | None = None
     processor: Processor = field(default_factory=Processor)
@@ -65,6 +67,7 @@ class InEffect:
     batchers: int = 1
     open_files: int = 0
     kernels: Kernels | None = None
+    pipeline_per_epoch: bool = True
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -77,7 +80,8 @@ def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
-    return Machine(ascend, usable_cores(), usable_memory(), most_open_files(), rank, ranks, this_processor())
+    cores, memory, files = usable_cores(), usable_memory(), max_open_files()
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor())
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -114,12 +118,13 @@ def decide(
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
     sink = decide_sink(config, device, graph, steps)
+    per_epoch, fast_recovery, pipeline = decide_pipeline(config, sink.on)
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
     cores = max(1, machine.cores // ranks)  # the ranks of a host share it
     memory = None if machine.memory is None else machine.memory // ranks
-    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand)
+    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores)
     precision = decide_precision(config, device)
     kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
@@ -141,17 +146,19 @@ def decide(
             *_threads(device),
             *precision.decisions,
             *sink.decisions,
+            *pipeline,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
             Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
-        setup=_setup(device, graph, level, config, feed, ranks),
+        setup=_setup(device, graph, level, config, feed, ranks, fast_recovery),
         train=sink.call,
         num_shards=ranks,
         shard_id=machine.rank,
         kernels=kernels,
+        pipeline_per_epoch=per_epoch,
     )
 
 
@@ -205,7 +212,9 @@ def _autotune(wanted: bool) -> tuple[Decision, ...]:
     return (Decision("autotune", "on", "on", why),) if wanted else ()
 
 
-def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed, ranks: int) -> tuple[Call, ...]:
+def _setup(
+    device: str, graph: bool, level: str | None, config: RunConfig, feed: Feed, ranks: int, fast_recovery: bool
+) -> tuple[Call, ...]:
     context: dict[str, object] = {"mode": GRAPH_MODE if graph else PYNATIVE_MODE}
     if level is not None:
         context["jit_config"] = {"jit_level": level}
@@ -219,8 +228,8 @@ def _setup(device: str, graph: bool, level: str | None, config: RunConfig, feed:
         *(_together() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": config.seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
-        # Off, as an exact resume needs it: the pipeline then replays its random state from the start.
-        Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": False}),
+        # Off, a resumed pipeline replays its random state from its start; on, it skips to the step.
+        Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": fast_recovery}),
         Call(THREADS, {"num": feed.workers}),
         Call(PREFETCH, {"size": feed.prefetch}),
         *((Call("mindspore.dataset.config.set_enable_autotune", tune),) if config.autotune else ()),

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from schemas.host import max_open_files, usable_cores
 from trainer.config import RunConfig
 from trainer.convolution import Convolutions, is_reference, look_at_convolutions
 from trainer.data import check_labels, pipeline_errors, train_transforms, try_recipe
 from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
 from trainer.feed import OTHER_FILES, READING
-from trainer.machine import most_open_files, usable_cores
 from trainer.mixing import mixes
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.python_ops import python_ops
@@ -246,7 +246,7 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         readers_wanted=readers,
         files=files,
         open_files_wanted=files * (readers + 1) + OTHER_FILES,
-        open_files_limit=most_open_files(),
+        open_files_limit=max_open_files(),
         batch_size=config.batch_size,
         image_side=plan.pixels.size,
         short_side=found.short_side,

@@ -5,6 +5,8 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
+from schemas.stop_signals import exit_code
+
 
 class TrainerError(Exception):
     """A request that cannot be served; the text says what, where and what to do next."""
@@ -31,12 +33,12 @@ class Busy(TrainerError):
 
 
 class Interrupted(Exception):
-    """SIGINT or SIGTERM asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any."""
+    """A signal asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any."""
 
     def __init__(self, signum: int, saved: Path | None) -> None:
         where = f"; the last checkpoint is {saved}; the same command with --resume goes on" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code(signum)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

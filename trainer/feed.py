@@ -39,14 +39,21 @@ class Feed:
 
 
 def decide_feed(
-    workers: int | None, prefetch: int | None, cores: int, memory: int | None, open_files: int, demand: Demand | None
+    workers: int | None,
+    prefetch: int | None,
+    cores: int,
+    memory: int | None,
+    open_files: int,
+    demand: Demand | None,
+    host_cores: int | None = None,
 ) -> Feed:
     """The feed for what was asked (None: not asked) on a machine; memory None when it was not looked at.
 
+    `cores` are those that this process may use; `host_cores` those of the host, MindSpore's own limit (None: the same).
     A quarter of the memory is for what is held ready; it costs prefetch first, then workers. Raises TrainerError when
     the files of the dataset cannot be open at once.
     """
-    count, count_why = _workers(workers, cores)
+    count, count_why = _workers(workers, cores, host_cores or cores)
     batchers = 1 + count // BATCHING
     ready, ready_why = (
         (PREFETCH, "rows and batches held ready by each operator") if prefetch is None else (prefetch, "asked for")
@@ -86,11 +93,13 @@ def held_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> in
     return FIXED_BYTES + samples + (prefetch + 2 * batchers) * demand.batch_size * demand.sample_bytes
 
 
-def _workers(workers: int | None, cores: int) -> tuple[int, str]:
+def _workers(workers: int | None, cores: int, host_cores: int) -> tuple[int, str]:
     if workers is None:
-        return cores, "one a core"
+        return cores, "one per core"
+    if workers > host_cores:
+        return host_cores, f"lowered: MindSpore refuses more than the {host_cores} cores of the host"
     if workers > cores:
-        return cores, f"more than the {cores} cores is an error in MindSpore, so it was lowered"
+        return workers, f"asked for, though this process may use {cores} of the host's {host_cores} cores"
     return workers, "asked for"
 
 

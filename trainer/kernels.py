@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from schemas.host import INSTRUCTION_SETS, instruction_set
 from trainer.decision import Decision
-from trainer.machine import INSTRUCTION_SETS, instruction_set
 
 ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
 OURS = "TRAINER_MAX_CPU_ISA"  # what the trainer itself has set: a child must not take it for a wish of the user's

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from schemas.stop_signals import exit_code, stop_signals
 from trainer import rank
 from trainer.errors import Interrupted, TrainerError
-from trainer.signals import SIGNALS, StopSignals
+from trainer.signals import StopSignals
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
@@ -63,7 +64,7 @@ class Ended:
 def stay_with_parent() -> None:
     """Be killed when the parent dies, and take signals again that the launcher has blocked for itself."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     if rank.launched() and rank.role() == rank.WORKER:
         rank.note("pid", str(os.getpid()))
 
@@ -98,7 +99,7 @@ def _judge(folder: Path, over: str, stop: StopSignals) -> Ended:
         return Ended(0, result["text"])
     if stop.signum is not None or end is not None:
         shutil.rmtree(folder, ignore_errors=True)
-        return Ended(int(end) if end is not None else 128 + (stop.signum or 0), "")
+        return Ended(int(end) if end is not None else exit_code(stop.signum or 0), "")
     raise TrainerError(f"{over}; all ranks were ended, and their logs are in {folder}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import mindspore.dataset as ds
 import numpy as np
 from mindspore.dataset import Shuffle, vision
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, int
 
 
 def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
+    ds.config.set_seed(plan.config.seed)  # training sets another for each epoch
     batches.set_init_step(first - 1)
     iterator = batches.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
     for _ in range(last - first + 1):
@@ -61,6 +63,7 @@ def _encoded(plan: RunPlan, split: str, shuffle: Any, begin: int, count: int) ->
     columns = [plan.dataset.schema.column("image"), plan.dataset.schema.column("key")]
     part = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
     rows = rows_of(plan.folder, plan.dataset, split, plan.effect, columns, shuffle=shuffle, **part)
+    ds.config.set_seed(plan.config.seed)
     rows.set_init_step(begin)
     iterator = rows.create_tuple_iterator(num_epochs=plan.config.epochs + 1, output_numpy=True)
     left = rows.get_dataset_size() - begin % rows.get_dataset_size()

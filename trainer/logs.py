@@ -65,12 +65,16 @@ class ProfileSteps(Callback):  # type: ignore[misc]
     What it gathers is written into `folder`, in the form that MindStudio Insight opens. `tell` is given its end.
     """
 
-    def __init__(self, first: int, last: int, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, first: int, last: int, folder: Path, tell: Callable[[str], None], course: Course, state: RunState
+    ) -> None:
         super().__init__()
         self.first = first
         self.last = last
         self.folder = folder
         self.tell = tell
+        self.course = course
+        self.state = state
         self.profiler: Any = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
@@ -87,8 +91,9 @@ class ProfileSteps(Callback):  # type: ignore[misc]
             self._stop(self.last)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop when the run is shorter than the range."""
-        self._stop(run_context.original_args().cur_step_num)
+        """Stop when the run is shorter than the range, or interrupted; not between two epochs."""
+        if self.course.is_over(self.state) or self.state.step % self.course.steps:
+            self._stop(self.state.step)
 
     def _stop(self, last: int) -> None:
         if self.profiler is not None:
@@ -136,7 +141,7 @@ def log_callbacks(
     callbacks += [Curves(metrics, run / CURVES, board)]
     callbacks += [MONITORS[name]() for name in config.monitor]
     if config.profile_steps is not None:
-        callbacks.append(ProfileSteps(*config.profile_steps, run / PROFILE, tell))
+        callbacks.append(ProfileSteps(*config.profile_steps, run / PROFILE, tell, course, state))
     return callbacks
 
 

@@ -5,12 +5,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mindspore.dataset as ds
 from mindspore.train import Model
 
 from trainer.assemble import network_and_step
 from trainer.autotune import keep_finding, only_so_far
 from trainer.beginning import check_beginning
-from trainer.callbacks import Course, EpochEnd, Watch
+from trainer.callbacks import Course, EpochEnd, StepNumbers, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
 from trainer.decision import table
@@ -95,11 +96,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             watch.enter_epoch(state.step // plan.steps)
             epoch_end.finish_epoch()
         if state.evaluated and not course.is_over(state):
-            batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
-            batches.set_init_step(state.step)
-            epochs, call = rounds(plan.effect.train, config.epochs, plan.steps, state.step)
-            call.make(Model(step), epochs, batches, [watch, epoch_end, *logs])
-            del batches  # the pipeline ends, and MindSpore writes what it found
+            numbers = StepNumbers(course, state, effect.pipeline_per_epoch)
+            _train_epochs(plan, step, course, state, stop, [numbers, watch, epoch_end, *logs])
             for said in keep_finding(Path.cwd(), run) if config.autotune else ():
                 progress.note(said)
         if not course.is_over(state):
@@ -112,6 +110,26 @@ def _tell_beginning(plan: RunPlan, progress: Progress) -> None:
     progress.note(table(plan.decisions))
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
+
+
+def _train_epochs(
+    plan: RunPlan, step: Any, course: Course, state: RunState, stop: StopSignals, callbacks: list[Any]
+) -> None:
+    """Train to the end of the run, or until `stop`: over one pipeline per epoch, or over one for all that is left.
+
+    The order of epoch e under seed s is that of epoch 0 under seed s + e (measured on 2.10), so both read alike. A new
+    Model of the same step compiles nothing again.
+    """
+    config, effect = plan.config, plan.effect
+    while state.evaluated and not course.is_over(state) and stop.signum is None:
+        first = state.step // plan.steps if effect.pipeline_per_epoch else 0
+        ds.config.set_seed(config.seed + first)
+        batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, effect)
+        start = state.step - first * plan.steps
+        batches.set_init_step(start)
+        epochs, call = rounds(effect.train, 1 if effect.pipeline_per_epoch else config.epochs, plan.steps, start)
+        call.make(Model(step), epochs, batches, callbacks)
+        del batches  # the pipeline ends, and MindSpore's AutoTune writes its result
 
 
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
@@ -146,10 +164,23 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
         write_whole(run / CONFIG, config.to_json() + "\n")
     where = "compiling the first step"
     if begun and keeper.restore(progress.note):
-        where = f"going on after step {keeper.state.step}"
+        where = f"going on after step {keeper.state.step}{_replay(keeper.plan, keeper.state)}"
     plan, kernels = keeper.plan, keeper.plan.effect.kernels
     note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, "" if kernels is None else kernels.level)
     progress.note(f"run folder {run}; {where}")
+
+
+def _replay(plan: RunPlan, state: RunState) -> str:
+    """Return what the pipeline does before the first new step, for the line that reports a resume."""
+    start, effect = state.step % plan.steps, plan.effect
+    if effect.sink and not plan.config.exact_resume:
+        return "; the pipeline skips to it and draws the augmentation anew"
+    if not effect.pipeline_per_epoch and state.step:
+        return f"; the pipeline first replays all {state.step} batches before it"
+    if not start:
+        return ""
+    took = f"{state.meter.get('elapsed_s', 0.0):.0f} s"
+    return f"; the pipeline first replays {start} batches of this epoch, in less than the {took} they took to train"
 
 
 def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:

@@ -1,16 +1,17 @@
 """Options that commands share, and their file: declared here, read by click."""
 
-import contextlib
 import difflib
-import importlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from trainer.errors import TrainerError, WrongUsage
+from schemas.text_file import Unusable, read_toml
+from schemas.working_directory import directory_problem
+from trainer.errors import WrongUsage
 from trainer.models import MODELS
 from trainer.optim import OPTIMIZERS
 from trainer.precision import AMP_DTYPES, AMP_LEVELS
@@ -25,6 +26,17 @@ NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "
 BY_DEVICE = "[default: by device]"
 
 
+class PathType(click.Path):
+    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert and check as click.Path does."""
+        problem = directory_problem(os.fspath(value))
+        if problem:
+            self.fail(problem, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Callback of --config: the file's values become the command's defaults, so that a flag still wins.
 
@@ -35,7 +47,11 @@ def read_config(context: click.Context, parameter: click.Parameter, value: str |
     own = {option.name: option for option in context.command.params if option.name}
     known = {name.replace("_", "-") for name in {*own, *_names(run_options)}}  # one file serves every such command
     defaults = {}
-    for key, entry in _toml(value).items():
+    try:
+        values = read_toml(Path(value))
+    except Unusable as error:
+        raise WrongUsage(str(error)) from None
+    for key, entry in values.items():
         shown, name = key.replace("_", "-"), key.replace("-", "_")
         if shown not in known - NOT_IN_A_FILE:
             raise WrongUsage(f"{value}: unknown key '{key}'; {_near_key(shown, known - NOT_IN_A_FILE)}")
@@ -57,28 +73,14 @@ def _check_value(option: click.Parameter, context: click.Context, path: str, key
         raise WrongUsage(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
     try:
         option.type_cast_value(context, value)
-    except click.BadParameter as error:
-        raise WrongUsage(f"{path}: '{key}': {error.message}") from None
+    except (click.BadParameter, TypeError) as error:
+        said = error.message if isinstance(error, click.BadParameter) else f"{value!r} is not a valid value"
+        raise WrongUsage(f"{path}: '{key}': {said}") from None
 
 
 def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:
     """The names of the options that a decorator adds."""
     return {option.name for option in decorator(lambda: None).__click_params__}
-
-
-def _toml(path: str) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = _toml_reader().loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise TrainerError(f"cannot read {path}: {error}") from None
-    return values
-
-
-def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # the standard library has it since Python 3.11
-        with contextlib.suppress(ModuleNotFoundError):
-            return importlib.import_module(name)
-    raise TrainerError("--config needs a TOML reader on Python 3.10: pip install tomli")
 
 
 def _offer(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -130,7 +132,7 @@ training_options = options(
     click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
     click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
     click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
-    click.option("--init", type=click.Path(), help="Start from these weights: a run folder or a checkpoint."),
+    click.option("--init", type=PathType(), help="Start from these weights: a run folder or a checkpoint."),
     click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
     click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
     click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
@@ -162,12 +164,12 @@ training_options = options(
     click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
     click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
     click.option(
-        "--config", type=click.Path(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
+        "--config", type=PathType(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
     ),
 )
 
 run_options = options(
-    click.option("--out", type=click.Path(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
+    click.option("--out", type=PathType(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
     training_options,
     click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
     click.option(
@@ -177,6 +179,9 @@ run_options = options(
     click.option("--save-every", type=click.IntRange(1), metavar="STEPS", help="Save within epochs too."),
     click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints beside the best."),
     click.option("--resume", is_flag=True, help="Go on with an unfinished run, or fail. Without --out: the latest."),
+    click.option(
+        "--exact-resume", is_flag=True, help="With sink: replay all data of the run, so that augmentation is the same."
+    ),
     click.option(
         "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
     ),

@@ -1,17 +1,18 @@
-"""SIGINT and SIGTERM as a wish to stop, kept until a step or a batch is done."""
+"""Signals that ask to stop, noted until a step or a batch is done."""
 
 import os
 import signal
 import threading
 from collections.abc import Callable
 
+from schemas.stop_signals import exit_code, stop_signals
 from trainer.errors import Interrupted
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """Context in which the first SIGINT or SIGTERM is noted in `signum` and a second one ends the process at once.
+    """Context in which the first stop signal is noted in `signum`, and a second one ends the process at once.
+
+    schemas.stop_signals lists them.
 
     A thread waits for the signals, which are blocked everywhere else. A handler would not do: each run of a graph
     installs MindSpore's own, which turns SIGINT into SIGTERM (measured on 2.10). Enter it before MindSpore and NumPy
@@ -25,7 +26,8 @@ class StopSignals:
         self._leaving = False
 
     def __enter__(self) -> "StopSignals":
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._signals = stop_signals()
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self._thread = threading.Thread(target=self._wait, name="stop-signals", daemon=True)
         self._thread.start()
         return self
@@ -44,10 +46,10 @@ class StopSignals:
 
     def _wait(self) -> None:
         while True:
-            signum = signal.sigwait(SIGNALS)
+            signum = signal.sigwait(self._signals)
             if self._leaving:
                 return
             if self.signum is not None:
-                os._exit(128 + signum)
+                os._exit(exit_code(signum))
             self.signum = signum
             self.tell(f"{signal.Signals(signum).name}: stopping after this step; once more stops at once")

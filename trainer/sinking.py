@@ -74,6 +74,34 @@ def _size(size: int | None, on: bool, steps: int) -> tuple[int, str]:
     return fitting, "asked for" if fitting == size else f"the largest below that divides the epoch of {steps}"
 
 
+def decide_pipeline(config: RunConfig, sink: bool) -> tuple[bool, bool, tuple[Decision, ...]]:
+    """Return (one pipeline per epoch, fast recovery, decisions): what a resumed run reads again before its first step.
+
+    A pipeline of one epoch is seeded by (seed, epoch), so a resumed run replays a part of one epoch at most and draws
+    the same augmentation. A sunk pipeline keeps its device queue and compiled graph for the whole run; there MindSpore
+    either replays all of it, at feed speed, or skips to the step and draws the augmentation anew (fast recovery).
+    """
+    per_epoch = not sink and not config.autotune
+    fast = sink and not config.exact_resume
+    if per_epoch:
+        why = "seeded by (seed, epoch): a resume replays a part of one epoch at most"
+    elif sink:
+        why = "a new one would need a new device queue and compilation"
+    else:
+        why = "autotune tunes it while it runs; a resume replays all data of the run"
+    resume, resume_why = ("order exact, augmentation redrawn", "fast recovery; --exact-resume replays all data instead")
+    if not fast:
+        resume, resume_why = "exact", "the pipeline replays its random state"
+    return (
+        per_epoch,
+        fast,
+        (
+            Decision("pipeline", "default", "one per epoch" if per_epoch else "one per run", why),
+            Decision("resume", "exact" if config.exact_resume else "default", resume, resume_why),
+        ),
+    )
+
+
 def rounds(call: Call, epochs: int, steps: int, start: int) -> tuple[int, Call]:
     """What Model.train is given to train up to `epochs` from step `start` on: its "epochs", and its call.
 

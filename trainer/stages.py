@@ -15,11 +15,11 @@ from typing import Any
 from mindspore.dataset import vision
 from mindspore.train import Model
 
+from schemas.host import resident_memory
 from trainer.assemble import network_and_step
 from trainer.callbacks import Course, Watch
 from trainer.data import mapped, train_batches, train_rows, train_transforms
 from trainer.device import switch
-from trainer.machine import resident_memory
 from trainer.meter import Meter
 from trainer.plan import RunPlan
 from trainer.progress import Silent

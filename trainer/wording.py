@@ -1,11 +1,13 @@
-"""What `trainer doctor` and `trainer bench` say to people, for a terminal of 80 columns. Pure."""
+"""What `trainer doctor`, `bench` and `eval` say to people, for a terminal of 80 columns. Pure."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
 
 from trainer.bench import FILES, PYTHON, Comparison
 from trainer.convolution import is_reference
+from trainer.details import summary
 from trainer.doctor import Diagnosis
+from trainer.evaluate import Evaluation
 from trainer.kernels import ONEDNN
 from trainer.remedies import Tried
 from trainer.stages import Measured
@@ -194,3 +196,12 @@ def number(rate: float) -> str:
 def share(value: float) -> str:
     """A share of the limit, or how many times it."""
     return f"{value:.0%}" if value < MANY else f"{value:,.0f} x"
+
+
+def eval_text(found: Evaluation) -> str:
+    """Return what `trainer eval` prints of a score."""
+    other = "" if found.same_data else "; not the dataset it was trained on"
+    top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
+    hits = f"{found.correct} of {found.rows}"
+    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}"
+    return "\n".join(filter(None, [first, summary(found)]))

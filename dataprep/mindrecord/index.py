@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from schemas.errors import ContractError
+from schemas.index_file import open_index
 from schemas.layout import index_name
 from schemas.record import RecordSchema
 
@@ -92,11 +92,5 @@ def find_rows(shard: Path, field: str, value: object) -> list[int]:
 
 
 def _query(shard: Path, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    path = shard.with_name(index_name(shard.name))
-    if not path.is_file():
-        raise ContractError(f"{path.name} is missing")
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
-            yield from db.execute(sql, values)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise ContractError(f"{path.name} is no index of a shard ({error})") from None
+    with open_index(shard.with_name(index_name(shard.name))) as db:
+        yield from db.execute(sql, values)

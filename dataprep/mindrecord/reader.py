@@ -11,6 +11,9 @@ from dataprep.mindrecord.rows import RowCodec
 from schemas.errors import ContractError
 from schemas.parse import loads, take, take_all
 from schemas.record import Field, RecordSchema
+from schemas.regular_file import open_regular
+
+Span = tuple[Page, int, int]  # page, start and end of a part of a row within it, prefix included
 
 
 class ShardReader:
@@ -24,7 +27,7 @@ class ShardReader:
         self.path = path
         self._cut_allowed = cut_allowed
         try:
-            self._file = path.open("rb")
+            self._file = open_regular(path)
         except OSError as error:
             raise ContractError(f"cannot read {path}: {error.strerror}") from None
         try:
@@ -32,6 +35,11 @@ class ShardReader:
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def own_name(self) -> str | None:
+        """The name of this file in the header's list of the set; None where the header lists no such file."""
+        return self.names[self.shard_id] if 0 <= self.shard_id < len(self.names) else None
 
     def __enter__(self) -> "ShardReader":
         return self
@@ -115,19 +123,28 @@ class ShardReader:
         return self._decode(number, (blob, start, end), (raw, raw_start, raw_end))
 
     def readable(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        """Every row by number, None in place of one that is damaged or gone."""
-        for number in range(self.rows):
+        """Every row by number, None in place of one that is damaged or gone. Each row group is walked once."""
+        for group in sorted(self._blobs):
+            page = self._blobs[group]
             try:
-                yield number, self.row(number)
+                blobs, raws = self._group_spans(group)
             except ContractError:
-                yield number, None
+                blobs, raws = [], []
+            for place, number in enumerate(range(page.start_row, page.end_row)):
+                yield number, self._readable(number, blobs[place : place + 1], raws[place : place + 1])
+
+    def _readable(self, number: int, blobs: list[Span], raws: list[Span]) -> dict[str, Any] | None:
+        try:
+            return self._decode(number, blobs[0], raws[0]) if blobs and raws else None
+        except ContractError:
+            return None
 
     def _group_rows(self, group: int) -> Iterator[dict[str, Any]]:
         first = self._blobs[group].start_row
         for number, (blob, raw) in enumerate(zip(*self._group_spans(group), strict=True), first):
             yield self._decode(number, blob, raw)
 
-    def _decode(self, number: int, blob: tuple[Page, int, int], raw: tuple[Page, int, int]) -> dict[str, Any]:
+    def _decode(self, number: int, blob: Span, raw: Span) -> dict[str, Any]:
         try:
             return self._codec.decode(self._read(*blob), self._read(*raw))
         except ValueError as error:
@@ -142,16 +159,17 @@ class ShardReader:
             raise ValueError("the file ends before it does")
         return data
 
-    def _group_spans(self, group: int) -> tuple[list[tuple[Page, int, int]], list[tuple[Page, int, int]]]:
+    def _group_spans(self, group: int) -> tuple[list[Span], list[Span]]:
         """(page, start, end) of the blob and of the raw part of each row in a group."""
         blob = self._blobs[group]
         raw, start, end = self._groups[group]
         count = blob.end_row - blob.start_row
         return self._spans(blob, 0, blob.used, count), self._spans(raw, start, end, count)
 
-    def _spans(self, page: Page, start: int, end: int, count: int) -> list[tuple[Page, int, int]]:
-        spans, at = [], start
-        while at + PREFIX.size <= end:
+    def _spans(self, page: Page, start: int, end: int, count: int) -> list[Span]:
+        spans: list[Span] = []
+        at = start
+        while at + PREFIX.size <= end and len(spans) <= count:  # a page of zeros holds millions of empty rows
             self._file.seek(self._start(page) + at)
             prefix = self._file.read(PREFIX.size)
             size = PREFIX.unpack(prefix)[0] if len(prefix) == PREFIX.size else end

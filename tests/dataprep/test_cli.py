@@ -207,3 +207,46 @@ def test_a_mistaken_source_is_refused_before_out_is_made(tmp_path: Path) -> None
     for source in ("empty", "nowhere"):
         assert shard(tmp_path / source, tmp_path / "out").exit_code != 0
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("closed", "code"), [("2>&-", 0), (">&-", 0), ("<&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)]
+)
+def test_a_job_is_sealed_whatever_its_streams_are(raw: Path, tmp_path: Path, closed: str, code: int) -> None:
+    command = ["-m", "dataprep", "shard", str(raw), str(tmp_path / "out"), "--prove", "off", "--workers", "1"]
+    script = ["sh", "-c", f'"$0" "$@" {closed}', sys.executable]
+    done = subprocess.run([*script, *command], capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "out" / "dataset.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("val = 2026-01-01", "'val': datetime.date(2026, 1, 1) is not a valid value"),
+        ("val = nan", "--val nan is not a finite number"),
+        ("deadline = inf", "--deadline inf is not a finite number"),
+        ('ignore = "x"', "'ignore' takes a list, as in ignore = [\"x\"]"),
+    ],
+)
+def test_a_value_that_no_option_takes_is_refused_in_a_sentence(raw: Path, tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "job.toml").write_text(line)
+    done = shard(raw, tmp_path / "out", "--config", tmp_path / "job.toml")
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_class_names_may_end_in_a_space_and_the_file_may_be_utf_16(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat").rename(raw / "cat ")
+    (tmp_path / "names.txt").write_bytes("cat \ndog\n".encode("utf-16"))
+    done = shard(raw, tmp_path / "out", "--classes", tmp_path / "names.txt")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "dataset.json").read_text())["classes"] == ["cat ", "dog"]
+
+
+def test_more_shards_than_images_are_refused(raw: Path, tmp_path: Path) -> None:
+    done = shard(raw, tmp_path / "out", "--num-shards", "100000")
+    assert done.exit_code == 1
+    assert "--num-shards 100000 is more than the 36 images" in done.output

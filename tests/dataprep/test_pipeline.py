@@ -263,7 +263,16 @@ def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
     assert not (out / ".work" / "attempts").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        (signal.SIGINT, 130),
+        (signal.SIGHUP, 143),
+        (signal.SIGUSR1, 143),
+        (signal.SIGXCPU, 143),
+    ],
+)
 def test_a_signal_ends_the_job_with_its_code_and_says_how_to_go_on(
     raw: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -1,8 +1,11 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep import place
 from dataprep.mindrecord.format import PAGE_SIZES
+
+GIB = 1 << 30
 
 
 def test_rank_depends_on_seed_and_key_only() -> None:
@@ -74,3 +77,17 @@ def test_a_small_set_gets_small_pages() -> None:
 def test_larger_page_ends_where_mindrecord_ends() -> None:
     assert place.larger_page(40_000) == 1 << 16
     assert place.larger_page((256 << 20) + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "largest", "proving", "expected"),
+    [
+        (8, 64 * GIB, 100_000, True, 8),
+        (8, GIB, 100_000, False, 8),
+        (64, 4 * GIB, 20 << 20, False, 5),
+        (64, 4 * GIB, 20 << 20, True, 4),
+        (4, 0, 0, True, 1),
+    ],
+)
+def test_workers_fit_into_memory(cores: int, memory: int, largest: int, proving: bool, expected: int) -> None:
+    assert place.fitting_workers(cores, memory, largest, proving) == expected

@@ -121,3 +121,14 @@ def test_verify_may_have_mindspore_decode_every_row(sealed: Path, with_notes: bo
     if not with_notes:
         shutil.rmtree(sealed / ".work")
     assert verify(sealed, decode=True).problems == []
+
+
+def test_salvage_finds_the_data_of_shards_whose_names_were_swapped(sealed: Path, tmp_path: Path) -> None:
+    before = sorted(keys(sealed))
+    first, second = sealed / "train.mindrecord0", sealed / "train.mindrecord1"
+    first.rename(sealed / "aside")
+    second.rename(first)
+    (sealed / "aside").rename(second)
+    salvaged = salvage(sealed, tmp_path / "new")
+    assert sum(salvaged.lost.values()) == 0
+    assert sorted(keys(tmp_path / "new")) == before

@@ -1,10 +1,19 @@
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
+from dataprep.inspection import inspect
+from dataprep.mindrecord import ShardReader, ShardWriter
+from dataprep.mindrecord.format import Geometry
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
+from schemas.record import load_schema
+from tests.dataprep.conftest import Files, encoded, shard
 
 
 def problems(out: Path, full: bool = True) -> str:
@@ -78,3 +87,59 @@ def test_a_set_that_was_moved_is_sound(sealed: Path, tmp_path: Path) -> None:
     sealed.rename(tmp_path / "elsewhere")
     assert problems(tmp_path / "elsewhere") == ""
     assert load_dataset(tmp_path / "elsewhere").written == 40
+
+
+def test_data_files_of_equal_size_that_were_swapped_are_found_by_the_quick_look_and_by_inspect(
+    files: Files, tmp_path: Path
+) -> None:
+    stored = {
+        f"cat/{number:02d}.png": encoded(Image.new("RGB", (8, 8), (number, 0, 0)), "PNG", compress_level=0)
+        for number in range(8)
+    }
+    out = tmp_path / "out"
+    shard(files(stored), out, num_shards=2, val=0.0)
+    first, second = out / "train.mindrecord0", out / "train.mindrecord1"
+    assert first.stat().st_size == second.stat().st_size, "only their headers tell them apart"
+    first.rename(out / "aside")
+    second.rename(first)
+    (out / "aside").rename(second)
+    assert "train.mindrecord0 holds the data of train.mindrecord1" in problems(out, full=False)
+    with pytest.raises(ContractError, match=r"train\.mindrecord0 holds the data of train\.mindrecord1"):
+        inspect(out, "train")
+
+
+@pytest.mark.parametrize("name", ["dataset.json", "train.mindrecord0"])
+def test_a_fifo_in_place_of_a_file_is_reported_at_once(sealed: Path, name: str) -> None:
+    (sealed / name).unlink()
+    os.mkfifo(sealed / name)
+    try:
+        said = problems(sealed)
+    except ContractError as error:
+        said = str(error)
+    assert name in said
+    with pytest.raises(ContractError, match="is not a regular file"):
+        inspect(sealed, "train")
+
+
+def test_reading_around_damage_takes_as_many_reads_as_there_are_rows(tmp_path: Path) -> None:
+    rows = 400
+    schema = load_schema("classification")
+    with ShardWriter(tmp_path, ("a.mindrecord0",), 0, schema, Geometry(1 << 14, 1 << 18)) as writer:
+        for number in range(rows):
+            writer.write({"image": b"x" * 40, "label": 0, "key": f"{number}"})
+        writer.finish()
+    flip(tmp_path / "a.mindrecord0", (1 << 14) + 200 * 48 + 6)  # the length of row 200 is wrong, and so all behind it
+    reads = 0
+
+    def count(_frame: object, event: str, function: Any) -> None:
+        nonlocal reads
+        reads += event == "c_call" and function.__name__ == "read"
+
+    with ShardReader(tmp_path / "a.mindrecord0", cut_allowed=True) as reader:
+        sys.setprofile(count)
+        try:
+            found = [row for _, row in reader.readable()]
+        finally:
+            sys.setprofile(None)
+    assert [row is not None for row in found] == [number < 200 for number in range(rows)]
+    assert reads <= 4 * rows

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from trainer.callbacks import Course, EpochEnd, Watch
+from trainer.callbacks import Course, EpochEnd, StepNumbers, Watch
 from trainer.errors import TrainerError
 from trainer.meter import Meter
 from trainer.objective import Scores
@@ -37,6 +37,7 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         scores = lambda: Scores(10, 5, 1.0)  # noqa: E731
         self.epoch_end = EpochEnd(self.course, self.state, step, *rest, self.metrics, scores, self.save)
+        self.numbers = StepNumbers(self.course, self.state, per_epoch=False)
         self.stopping = False
 
     def save(self, best: bool = False) -> None:
@@ -50,9 +51,10 @@ class Run:
         self.stopping = True
 
     def sinks(self, size: int, first: int, last: int, losses: dict[int, float] | None = None) -> None:
-        """From sink `first` to sink `last`, each an epoch to MindSpore, whose count of steps begins anew."""
+        """From sink `first` to sink `last`, each an epoch to MindSpore, whose count of steps starts again at 0."""
         params: Any = SimpleNamespace(cur_step_num=0, train_dataset_element=())
         context: Any = SimpleNamespace(original_args=lambda: params, request_stop=self.request_stop)
+        self.numbers.on_train_begin(context)
         for sink in range(first, last + 1):
             self.watch.on_train_epoch_begin(context)
             params.cur_step_num += size
@@ -109,7 +111,6 @@ def test_signal_saves_once_where_the_sink_ends(sink: int, tmp_path: Path) -> Non
     run = Run(tmp_path)
     run.sinks(3, 1, sink - 1)
     run.stop.signum = signal.SIGTERM
-    run.watch.start = run.state.step
     run.sinks(3, sink, sink + 2)
     assert run.saved == [(3 * sink, False)]
     assert run.stopping
@@ -127,3 +128,12 @@ def test_too_many_overflows_in_a_row_end_the_run_and_fewer_do_not(tmp_path: Path
     Run(tmp_path, scaled=True, max_overflows=3).sinks(3, 1, 2)
     with pytest.raises(TrainerError, match="2 updates in a row overflowed, the last at step 3; the batch"):
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
+
+
+def test_mindspore_counts_epochs_from_the_start_of_the_run_where_each_has_a_pipeline(tmp_path: Path) -> None:
+    params: Any = SimpleNamespace(cur_step_num=0, cur_epoch_num=1)
+    context: Any = SimpleNamespace(original_args=lambda: params)
+    numbers = StepNumbers(Run(tmp_path).course, RunState(step=13), per_epoch=True)
+    numbers.on_train_begin(context)
+    numbers.on_train_epoch_begin(context)
+    assert (params.cur_step_num, params.cur_epoch_num) == (13, 3)

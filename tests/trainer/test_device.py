@@ -34,7 +34,7 @@ def test_defaults_on_ascend_are_graph_o2_dynamic_scale_and_sink() -> None:
         "mindspore.set_context(mode=0)",
         "mindspore.set_seed(seed=0)",
         "mindspore.dataset.config.set_seed(seed=0)",
-        "mindspore.dataset.config.set_fast_recovery(fast_recovery=False)",
+        "mindspore.dataset.config.set_fast_recovery(fast_recovery=True)",
         "mindspore.dataset.config.set_num_parallel_workers(num=8)",
         "mindspore.dataset.config.set_prefetch_size(size=8)",
         "mindspore.amp.auto_mixed_precision(amp_level='O2')",

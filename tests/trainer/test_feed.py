@@ -42,6 +42,13 @@ def test_what_is_held_fits_a_quarter_of_memory_or_is_the_least(cores: int, memor
     assert held <= memory // 4 or (feed.workers, feed.prefetch) == (1, LEAST_PREFETCH)
 
 
+def test_more_workers_than_this_process_may_use_are_given_up_to_the_cores_of_the_host() -> None:
+    feed = decide_feed(2, None, 1, None, 1 << 20, PHOTOS, host_cores=2)
+    assert feed.workers == 2
+    assert "may use 1 of the host's 2 cores" in feed.decisions[0].why
+    assert decide_feed(3, None, 1, None, 1 << 20, PHOTOS, host_cores=2).workers == 2
+
+
 def test_what_is_asked_for_is_obeyed_whatever_the_memory() -> None:
     feed = decide_feed(3, 16, 8, 1, 1 << 20, PHOTOS)
     assert (feed.workers, feed.prefetch) == (3, 16)

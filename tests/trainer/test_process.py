@@ -13,9 +13,9 @@ from pathlib import Path
 import mindspore
 import pytest
 
+from schemas.host import instruction_set
 from tests.trainer.conftest import RUN_FILES
 from trainer.kernels import DNNL, ONEDNN, OURS
-from trainer.machine import instruction_set
 
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 

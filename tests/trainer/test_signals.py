@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from schemas.stop_signals import stop_signals
 from trainer.errors import Interrupted
-from trainer.signals import SIGNALS, StopSignals
+from trainer.signals import StopSignals
 
 
 def in_a_process(body: str) -> "subprocess.CompletedProcess[str]":
@@ -17,7 +18,7 @@ def in_a_process(body: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
 def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(name: str) -> None:
     done = in_a_process(
         "with StopSignals(print) as stop:\n"
@@ -51,5 +52,5 @@ def test_noted_signal_is_raised_as_an_interruption() -> None:
 def test_signals_are_let_through_again_afterwards() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with StopSignals():
-        assert set(SIGNALS) <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        assert set(stop_signals()) <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config import RunConfig
-from trainer.sinking import Sink, decide_sink, rounds
+from trainer.sinking import Sink, decide_pipeline, decide_sink, rounds
 
 
 def ascend(steps: int, graph: bool = True, **asked: object) -> Sink:
@@ -58,3 +58,27 @@ def test_rounds_without_sink_are_epochs() -> None:
     call = decide_sink(RunConfig("d"), "CPU", True, 6).call
     count, call = rounds(call, 3, 6, 8)
     assert (count, call.arguments) == (3, {"dataset_sink_mode": False, "sink_size": -1, "initial_epoch": 1})
+
+
+def test_a_run_without_sink_has_a_pipeline_per_epoch_and_resumes_exactly() -> None:
+    per_epoch, fast_recovery, (pipeline, resume) = decide_pipeline(RunConfig("d"), sink=False)
+    assert (per_epoch, fast_recovery) == (True, False)
+    assert (pipeline.effect, resume.effect) == ("one per epoch", "exact")
+
+
+@pytest.mark.parametrize(
+    ("config", "fast", "effect"),
+    [(RunConfig("d"), True, "order exact, augmentation redrawn"), (RunConfig("d", exact_resume=True), False, "exact")],
+)
+def test_a_sunk_run_keeps_its_pipeline_and_skips_to_the_step_unless_exactness_is_asked_for(
+    config: RunConfig, fast: bool, effect: str
+) -> None:
+    per_epoch, fast_recovery, (pipeline, resume) = decide_pipeline(config, sink=True)
+    assert (per_epoch, fast_recovery) == (False, fast)
+    assert (pipeline.effect, resume.effect) == ("one per run", effect)
+
+
+def test_autotune_keeps_its_pipeline_for_the_run() -> None:
+    per_epoch, fast_recovery, (pipeline, _) = decide_pipeline(RunConfig("d", autotune=True), sink=False)
+    assert (per_epoch, fast_recovery) == (False, False)
+    assert "replays all data" in pipeline.why

@@ -1,0 +1,42 @@
+"""Opens the SQLite index beside a shard. Both programs read it, and neither trusts what it holds."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from schemas.errors import ContractError
+
+_TABLES = ("INDEXES", "SHARD_NAME")
+
+
+@contextmanager
+def open_index(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context.
+
+    INDEXES and SHARD_NAME must be plain tables: a view or a generated column can compute for ever, or say anything.
+    """
+    if not path.is_file():
+        raise ContractError(f"{path.name} is missing or not a regular file")
+    db = None
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        _check_tables(db, path.name)
+        yield db
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise ContractError(f"{path.name} is not the index of a shard ({error})") from None
+    finally:
+        if db is not None:
+            db.close()
+
+
+def _check_tables(db: sqlite3.Connection, name: str) -> None:
+    db.execute("PRAGMA trusted_schema = OFF")
+    for table in _TABLES:
+        found = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        if found is None:
+            raise ContractError(f"{name} is not the index of a shard: it has no table {table}")
+        kind, sql = found
+        hidden = [column for column in db.execute(f"PRAGMA table_xinfo({table})") if column[6]]
+        if kind != "table" or not str(sql).upper().startswith("CREATE TABLE") or hidden:
+            raise ContractError(f"{name} is not the index of a shard: {table} is not a plain table")

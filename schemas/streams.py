@@ -1,0 +1,84 @@
+"""Makes stdin, stdout and stderr safe to use: they may be closed, on a full disk, or of an encoding that lacks letters.
+
+A result that was computed is never lost because printing it failed, and a job never ends because its progress could not
+be shown.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from typing import TextIO
+
+
+class _Expendable(io.TextIOWrapper):
+    """stderr, of which nothing depends: once it cannot be written to (a full disk, a closed pipe), it goes nowhere."""
+
+    def write(self, text: str) -> int:
+        """Write `text`, or drop it."""
+        try:
+            return super().write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what is left."""
+        try:
+            super().flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+def prepare_streams() -> None:
+    """Make the three streams usable. To be called before anything is opened or printed.
+
+    A closed descriptor 0, 1 or 2 is opened on /dev/null, so that no file of the program takes its number. Letters that
+    the encoding lacks are shown as escapes.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(descriptor, True)  # workers need all three too
+        if getattr(sys, name) is None:
+            stream = open(descriptor, "r" if descriptor == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+    for printed in (sys.stdout, sys.stderr):
+        if isinstance(printed, io.TextIOWrapper):
+            printed.reconfigure(errors="backslashreplace")
+    sys.stderr = _expendable(sys.stderr)
+
+
+def _expendable(stream: TextIO) -> TextIO:
+    if type(stream) is not io.TextIOWrapper:  # a test or a host program has put its own there
+        return stream
+    raw = open(stream.fileno(), "wb", buffering=0, closefd=False)  # noqa: SIM115  it lives as long as the process
+    return _Expendable(raw, encoding=stream.encoding, errors=stream.errors, line_buffering=True, write_through=True)
+
+
+def print_result(text: str) -> bool:
+    """Print a command's result on stdout; on stderr where stdout cannot be written to. Return True if stdout took it.
+
+    Raises BrokenPipeError where the reader has gone, which is no loss: it has what it wanted.
+    """
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stderr.write(f"{text}\nError: the result above could not be written to stdout: {error.strerror}\n")
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)  # or Python complains again when it flushes at the end
+        os.close(nowhere)
+        return False
+    return True
