@@ -18,7 +18,16 @@ from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError
 from trainer.labels import HELP_SHOWN, label, usage_error
-from trainer.options import device_options, options, output_options, run_options, seconds_option, training_options
+from trainer.options import (
+    VERBOSE_HELP,
+    device_options,
+    measure_output_options,
+    options,
+    output_options,
+    run_options,
+    seconds_option,
+    training_options,
+)
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
@@ -60,9 +69,10 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     config = settled(RunConfig(**settings))
     if dry_run:
         from trainer.dry_run import foresee
+        from trainer.progress import terminal_width
 
         foreseen = foresee(config, Path.cwd())
-        click.echo(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
+        click.echo(json.dumps(foreseen.to_dict()) if as_json else foreseen.text(terminal_width(sys.stdout)))
         return
     if preview is not None:
         from trainer.preview import draw_preview
@@ -81,13 +91,18 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
 
         serve_ranks()
         return
-    result = _train(config)
-    if as_json:
-        _result(json.dumps(dataclasses.asdict(result)), result.run)
-        return
+    result = _train(config, verbose)
+    _result(json.dumps(dataclasses.asdict(result)) if as_json else _outcome(result), result.run)
+    if result.warning is not None and rank.is_first():
+        if not result.learnt:
+            raise TrainerError(result.warning)
+        click.echo(result.warning, err=True)
+
+
+def _outcome(result: TrainResult) -> str:
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
-    _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
+    return f"{score} ({when}): {result.best_checkpoint}"
 
 
 def _result(text: str, folder: str) -> None:
@@ -107,7 +122,7 @@ def _launch(ranks: int) -> None:
     sys.exit(done.code)
 
 
-def _train(config: RunConfig) -> TrainResult:
+def _train(config: RunConfig, verbose: bool) -> TrainResult:
     from trainer.resume import finished
 
     result = finished(config)
@@ -119,7 +134,7 @@ def _train(config: RunConfig) -> TrainResult:
         from trainer.progress import make_progress
 
         with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
-            return train(config, make_progress(sys.stderr, config.log_every), stop)
+            return train(config, make_progress(sys.stderr, config.log_every, verbose), stop)
 
 
 def _stop_signals() -> StopSignals:
@@ -159,8 +174,9 @@ def evaluate(
         from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
         from trainer.kept import keep_evaluation
+        from trainer.progress import decimals
 
-        found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
+        found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _shows(verbose), stop.check, worst)
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
     if as_json:
@@ -169,14 +185,16 @@ def evaluate(
     other = "" if found.same_data else "; not the dataset it was trained on"
     top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
     hits = f"{found.correct} of {found.rows}"
-    click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}")
+    click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {decimals(found.loss)}{other}")
     click.echo(summary(found), nl=bool(summary(found)))
 
 
-def _show(decisions: Sequence[Any]) -> None:
-    from trainer.decision import table
+def _shows(every: bool) -> Callable[[Sequence[Any]], None]:
+    """What prints the table of settings on stderr: with plain defaults when `every` line is wanted."""
+    from trainer.decision import settings_table
+    from trainer.progress import terminal_width
 
-    click.echo(table(decisions), err=True)
+    return lambda decisions: click.echo(settings_table(decisions, terminal_width(sys.stderr), every), err=True)
 
 
 @cli.command(short_help="Name the classes of images.")
@@ -192,7 +210,7 @@ def _show(decisions: Sequence[Any]) -> None:
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images at a time."),
 )
 @device_options
-@click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 def predict(
     checkpoint: str,
     inputs: tuple[Path, ...],
@@ -220,7 +238,7 @@ def predict(
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
         write: Callable[[Any], None]
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
-        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _show, stop.check)
+        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _shows(verbose), stop.check)
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
     if done.errors == done.images:
@@ -273,7 +291,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     asked = RunConfig(dataset="", **settings)
     from trainer.export import export_checkpoint
 
-    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _show)
+    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _shows(verbose))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(made)))
         return
@@ -307,7 +325,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 @click.argument("dataset", type=click.Path())
 @seconds_option
 @training_options
-@output_options
+@measure_output_options
 def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Measure what a run on DATASET would do with its time here, and try what might make it faster. Trains nothing.
 
@@ -327,7 +345,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 @click.option("--against", type=click.Path(path_type=Path), help="Images in class folders. [default: rows, as files]")
 @seconds_option
 @training_options
-@output_options
+@measure_output_options
 def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Compare DATASET with the same images read from files and through Python, with the transforms of a run.
 

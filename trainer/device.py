@@ -133,7 +133,7 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
         open_files=feed.open_files,
         precision=precision,
         decisions=(
-            Decision("device", asked(config.device), device, device_why),
+            Decision("device", asked(config.device), device, device_why, notable=True),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
             *_threads(device),
             *precision.decisions,

@@ -33,10 +33,10 @@ class Foreseen:
             "unchecked": list(self.unchecked),
         }
 
-    def __str__(self) -> str:
-        """All of it, for a person."""
+    def text(self, width: int | None) -> str:
+        """All of it, for a person; `width` is that of the terminal in columns, None for a file."""
         calls = "\n  ".join(str(call) for call in self.plan.effect.calls)
-        return f"{table(self.plan.decisions)}\n\nMindSpore calls:\n  {calls}\n\n{self._outlook()}"
+        return f"{table(self.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{self._outlook()}"
 
     def _outlook(self) -> str:
         if self.complete:

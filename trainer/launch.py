@@ -91,11 +91,12 @@ def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO) 
 
 def _judge(folder: Path, over: str, stop: StopSignals) -> Ended:
     end = _read(folder, "end", 0) if over == RANK_0_ENDED else None
-    if end == "0":
-        result = json.loads(_read(folder, "result", 0) or '{"text": "", "run": ""}')
+    noted = _read(folder, "result", 0)
+    if end == "0" or (end is not None and noted is not None):  # a complete run may end with a warning and exit code 1
+        result = json.loads(noted or '{"text": "", "run": ""}')
         if result["run"]:
             _keep_logs(folder, Path(result["run"]))
-        return Ended(0, result["text"])
+        return Ended(int(end), result["text"])
     if stop.signum is not None or end is not None:
         shutil.rmtree(folder, ignore_errors=True)
         return Ended(int(end) if end is not None else 128 + (stop.signum or 0), "")

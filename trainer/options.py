@@ -111,9 +111,11 @@ device_options = options(
     click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
 )
 
-output_options = options(
-    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
-    click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings."),
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+VERBOSE_HELP = "Show settings that are plain defaults, and MindSpore's own warnings."
+output_options = options(_json_option, click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP))
+measure_output_options = options(
+    _json_option, click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
 )
 
 # What decides a step and its feed.

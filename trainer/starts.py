@@ -36,8 +36,13 @@ class Start:
             at=str(values["at"]),
             dataset_digest=str(values["dataset_digest"]),
             software={str(name): str(version) for name, version in values["software"].items()},
-            decisions=tuple(Decision(**{key: str(text) for key, text in one.items()}) for one in values["decisions"]),
+            decisions=tuple(_decision(one) for one in values["decisions"]),
         )
+
+
+def _decision(values: dict[str, Any]) -> Decision:
+    texts = {key: str(text) for key, text in values.items() if key != "notable"}
+    return Decision(**texts, notable=values.get("notable") is True)
 
 
 def software() -> dict[str, str]:

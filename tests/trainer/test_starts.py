@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
+from trainer.decision import Decision
 from trainer.starts import Start, note_start, software
 
 
@@ -18,6 +19,16 @@ def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
     assert (begun.step, begun.decisions, begun.dataset_digest) == (0, DECISIONS, "digest")
     assert (taken_up.step, taken_up.decisions) == (7, DECISIONS[:1])
     assert begun.at.endswith("+00:00")
+
+
+def test_decisions_come_back_as_they_were_and_those_of_earlier_versions_too(tmp_path: Path) -> None:
+    decisions = (Decision("device", "default", "CPU", "why", notable=True), Decision("mode", "default", "graph", "why"))
+    note_start(tmp_path, 0, "digest", decisions)
+    assert read(tmp_path)[0].decisions == decisions
+    line = json.loads((tmp_path / "starts.jsonl").read_text())
+    for one in line["decisions"]:
+        del one["notable"]
+    assert [one.setting for one in Start.from_dict(line).decisions] == ["device", "mode"]
 
 
 def test_versions_that_decide_what_is_computed_are_named() -> None:
