@@ -187,9 +187,9 @@ class Watch(Callback):  # type: ignore[misc]
             return
         else:
             what = f"the loss is {loss} at step {self.state.step}: the run diverged"
-            advice = "try a lower --lr or more warm-up, and look at these images"
+            advice = "try a lower --lr or more warm-up"
         batches = self.explain(what, first, self.state.step, element)
-        raise TrainerError(f"{what}; {batches}; {advice}")
+        raise TrainerError(f"{what}; {batches}; {advice}, and look at these images")
 
 
 class EpochEnd(Callback):  # type: ignore[misc]

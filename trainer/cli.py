@@ -96,7 +96,7 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     if result.warning is not None and rank.is_first():
         if not result.learnt:
             raise TrainerError(result.warning)
-        click.echo(result.warning, err=True)
+        click.echo(label("Warning", "yellow", sys.stderr) + result.warning, err=True)
 
 
 def _outcome(result: TrainResult) -> str:

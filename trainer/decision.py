@@ -90,8 +90,10 @@ def settings_table(decisions: Sequence[Decision], width: int | None, every: bool
     """
     shown = [one for one in decisions if every or not one.plain]
     hidden = len(decisions) - len(shown)
-    more = f"{hidden} more settings are plain defaults; -v shows them"
-    return "\n".join([*([table(shown, width)] if shown else []), *([more] if hidden else [])])
+    parts = [table(shown, width)] if shown else []
+    if hidden:
+        parts.append(f"plain defaults, shown with -v: {hidden} {'more ' if shown else ''}setting{'s'[: hidden - 1]}")
+    return "\n".join(parts)
 
 
 def table(decisions: Sequence[Decision], width: int | None = None) -> str:

@@ -115,9 +115,8 @@ def _static(scale: str) -> float:
 
 def overflow_advice(fixed_scale: float | None) -> str:
     """What to try when updates are skipped because gradients overflow; `fixed_scale` is None for a dynamic scale."""
-    images = "and look at these images"
     if fixed_scale is None:
-        return f"the scale was halved each time; try a lower --lr, more warm-up or --amp-level O0, {images}"
+        return "the scale was halved each time; try a lower --lr, more warm-up or --amp-level O0"
     if fixed_scale == 1.0:
-        return f"the loss was not scaled up; try a lower --lr, more warm-up or --amp-level O0, {images}"
-    return f"try a --loss-scale below {fixed_scale:g}, or dynamic; if that does not help, a lower --lr, {images}"
+        return "the loss was not scaled up; try a lower --lr, more warm-up or --amp-level O0"
+    return f"try a --loss-scale below {fixed_scale:g}, or dynamic; if that does not help, a lower --lr"

@@ -122,11 +122,8 @@ class Lines:
 
     def epoch_end(self, report: EpochReport) -> None:
         """Write the epoch's line."""
-        parts = [f"loss {decimals(report.loss)}", *_rate(report.images_per_s), *_wait(report.data_wait)]
-        parts += _skipped(report.skipped)
-        if report.val_accuracy is not None and report.val_loss is not None:
-            parts += [f"val loss {decimals(report.val_loss)}", f"val accuracy {report.val_accuracy:.2%}"]
-        self.note("  ".join([f"epoch {report.epoch}/{self.epochs}", *parts]))
+        name, width = f"epoch {report.epoch}/{self.epochs}  ", terminal_width(self.stream)
+        self.note(name + fitting(_epoch_measures(report), None if width is None else width - len(name)))
 
 
 class Bar(Lines):
@@ -195,12 +192,20 @@ def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
 
 
 def _measures(report: StepReport) -> list[tuple[int, str]]:
-    """What is told of a step, in the order of the line; a bar that is too short drops the highest number first."""
+    """What is told of a step, in the order of the line, each after its rank: see `fitting`."""
     parts = [(0, [f"loss {decimals(report.loss)}"])]
     parts += [(4, [] if report.lr is None else [f"lr {report.lr:.3g}"])]
     parts += [(5, _rate(report.images_per_s)), (6, _wait(report.data_wait)), (1, _skipped(report.skipped))]
     parts += [(3, [] if report.best is None else [f"best {report.best:.2%}"])]
     parts += [(2, [] if report.left_s is None else [f"{duration(report.left_s)} left"])]
+    return [(rank, text) for rank, texts in parts for text in texts]
+
+
+def _epoch_measures(report: EpochReport) -> list[tuple[int, str]]:
+    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _rate(report.images_per_s)), (5, _wait(report.data_wait))]
+    parts += [(2, _skipped(report.skipped))]
+    if report.val_accuracy is not None and report.val_loss is not None:
+        parts += [(3, [f"val loss {decimals(report.val_loss)}"]), (1, [f"val accuracy {report.val_accuracy:.2%}"])]
     return [(rank, text) for rank, texts in parts for text in texts]
 
 

@@ -58,4 +58,4 @@ def warn_of_skipped(skipped: int, updates: int, advice: str) -> str | None:
     if share < MANY_SKIPPED:
         return None
     what = "the weights have hardly moved" if share >= HARDLY_MOVED else "the run has learnt less than it shows"
-    return f"warning: {skipped} of {updates} updates were skipped because gradients overflowed, so {what}; {advice}"
+    return f"{skipped} of {updates} updates were skipped because gradients overflowed, so {what}; {advice}"

@@ -11,6 +11,7 @@ from schemas.errors import ContractError
 from trainer import cli
 from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
 from trainer.options import NOT_IN_A_FILE
+from trainer.result import TrainResult
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,6 +49,20 @@ def test_dry_run_as_json_holds_configuration_decisions_and_calls(stripes: Path) 
     assert shown["config"]["workers"] == 999
     assert next(d for d in shown["decisions"] if d["setting"] == "workers")["asked"] == "999"
     assert "mindspore.set_device(device_target='CPU')" in shown["calls"]
+
+
+@pytest.mark.parametrize(("skipped", "code"), [(0, 0), (5, 0), (10, 1)])
+def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
+    skipped: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = "so many were skipped" if skipped else None
+    result = TrainResult("r", "r/best.ckpt", 1, 0.5, 0.5, 1, 10, 1.0, None, "d", None, None, 10, skipped, warning)
+    monkeypatch.setattr(cli, "_train", lambda config, verbose: result)
+    monkeypatch.setattr("sys.argv", ["trainer", "run", "d"])
+    assert cli._run_program() == code
+    told = capsys.readouterr()
+    assert told.out == "val accuracy 50.00% (epoch 1 of 1, 1 s): r/best.ckpt\n"
+    assert told.err == ({0: "", 5: "Warning: so many were skipped\n", 10: "Error: so many were skipped\n"}[skipped])
 
 
 def settings_of(*arguments: str) -> dict[str, object]:

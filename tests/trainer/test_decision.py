@@ -38,9 +38,7 @@ def test_wrapped_cells_stand_below_each_other() -> None:
 
 
 def test_plain_defaults_are_counted_and_nothing_is_hidden_from_who_wants_all() -> None:
-    assert (
-        settings_table(ROWS, None, every=False).splitlines()[-1] == "1 more settings are plain defaults; -v shows them"
-    )
+    assert settings_table(ROWS, None, every=False).splitlines()[-1] == "plain defaults, shown with -v: 1 more setting"
     assert settings_table(ROWS, None, every=True) == table(ROWS)
-    assert settings_table(ROWS[1:2], None, every=False) == "1 more settings are plain defaults; -v shows them"
+    assert settings_table(ROWS[1:2] * 2, None, every=False) == "plain defaults, shown with -v: 2 settings"
     assert settings_table(ROWS[2:], None, every=False) == table(ROWS[2:])

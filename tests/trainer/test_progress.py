@@ -99,6 +99,6 @@ def test_settings_are_those_that_differ_from_plain_defaults_unless_all_are_wante
     assert brief.getvalue().splitlines() == [
         "setting  asked  in effect  why",
         "lr       1      1          asked for",
-        "1 more settings are plain defaults; -v shows them",
+        "plain defaults, shown with -v: 1 more setting",
     ]
     assert [line.split()[0] for line in whole.getvalue().splitlines()] == ["setting", "mode", "lr"]

@@ -13,10 +13,10 @@ def result(**changes: object) -> TrainResult:
     [
         (0, None),
         (1, None),
-        (2, "warning: 2 of 20 updates were skipped because gradients overflowed, so the run has learnt less"),
+        (2, "2 of 20 updates were skipped because gradients overflowed, so the run has learnt less"),
         (
             18,
-            "warning: 18 of 20 updates were skipped because gradients overflowed, so the weights have hardly moved; do",
+            "18 of 20 updates were skipped because gradients overflowed, so the weights have hardly moved; do",
         ),
     ],
 )
