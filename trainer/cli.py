@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -16,7 +16,7 @@ import click
 from schemas.errors import ContractError
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Interrupted, TrainerError
+from trainer.errors import Interrupted, TrainerError, WrongUsage
 from trainer.labels import HELP_SHOWN, label, usage_error
 from trainer.options import (
     VERBOSE_HELP,
@@ -24,10 +24,12 @@ from trainer.options import (
     measure_output_options,
     options,
     output_options,
+    plan_options,
     run_options,
     seconds_option,
     training_options,
 )
+from trainer.progress import decimals, make_progress, settings_shower, terminal_width
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.signals import StopSignals
@@ -53,12 +55,21 @@ def cli() -> None:
     click.option(
         "--dry-run", is_flag=True, help="Print what would be done, for any device, and what is unchecked; stop."
     ),
+    plan_options,
     click.option(
         "--preview", type=click.Path(), metavar="FILE.png", help="Draw images as training sees them, and stop."
     ),
 )
 @output_options
-def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **settings: Any) -> None:
+def run(
+    dry_run: bool,
+    plan_cores: int | None,
+    plan_memory: int | None,
+    preview: str | None,
+    as_json: bool,
+    verbose: bool,
+    **settings: Any,
+) -> None:
     """Train on DATASET, the folder that `dataprep shard` wrote, and keep the best and the last weights.
 
     Example: trainer run demo/dataset --epochs 12
@@ -66,12 +77,13 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     quieten(verbose)
     from trainer.resume import settled
 
+    if not dry_run and (plan_cores or plan_memory):
+        raise WrongUsage(f"--plan-{'cores' if plan_cores else 'memory'} is for --dry-run; a run takes what is there")
     config = settled(RunConfig(**settings))
     if dry_run:
         from trainer.dry_run import foresee
-        from trainer.progress import terminal_width
 
-        foreseen = foresee(config, Path.cwd())
+        foreseen = foresee(config, Path.cwd(), plan_cores, plan_memory)
         click.echo(json.dumps(foreseen.to_dict()) if as_json else foreseen.text(terminal_width(sys.stdout)))
         return
     if preview is not None:
@@ -84,7 +96,7 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         click.echo(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
-        _launch(config.ranks or 1)
+        _launch(config.ranks or 1, config.bind)
         return
     if rank.role() == rank.SCHEDULER:
         from trainer.device import serve_ranks
@@ -112,11 +124,11 @@ def _result(text: str, folder: str) -> None:
         rank.note_result(text, folder) if rank.launched() else click.echo(text)
 
 
-def _launch(ranks: int) -> None:
+def _launch(ranks: int, bind: str | None) -> None:
     from trainer.launch import launch
 
     with _stop_signals() as stop:
-        done = launch(sys.argv[1:], ranks, stop, sys.stderr)
+        done = launch(sys.argv[1:], ranks, stop, sys.stderr, bind)
     if done.text:
         click.echo(done.text)
     sys.exit(done.code)
@@ -131,7 +143,6 @@ def _train(config: RunConfig, verbose: bool) -> TrainResult:
         return result
     with _stop_signals() as stop:
         from trainer.loop import train
-        from trainer.progress import make_progress
 
         with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
             return train(config, make_progress(sys.stderr, config.log_every, verbose), stop)
@@ -174,9 +185,10 @@ def evaluate(
         from trainer.details import summary
         from trainer.evaluate import evaluate_checkpoint
         from trainer.kept import keep_evaluation
-        from trainer.progress import decimals
 
-        found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _shows(verbose), stop.check, worst)
+        found = evaluate_checkpoint(
+            Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst
+        )
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
     if as_json:
@@ -187,14 +199,6 @@ def evaluate(
     hits = f"{found.correct} of {found.rows}"
     click.echo(f"{split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {decimals(found.loss)}{other}")
     click.echo(summary(found), nl=bool(summary(found)))
-
-
-def _shows(every: bool) -> Callable[[Sequence[Any]], None]:
-    """What prints the table of settings on stderr: with plain defaults when `every` line is wanted."""
-    from trainer.decision import settings_table
-    from trainer.progress import terminal_width
-
-    return lambda decisions: click.echo(settings_table(decisions, terminal_width(sys.stderr), every), err=True)
 
 
 @cli.command(short_help="Name the classes of images.")
@@ -238,7 +242,7 @@ def predict(
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
         write: Callable[[Any], None]
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
-        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _shows(verbose), stop.check)
+        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, settings_shower(verbose), stop.check)
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
     if done.errors == done.images:
@@ -291,7 +295,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     asked = RunConfig(dataset="", **settings)
     from trainer.export import export_checkpoint
 
-    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _shows(verbose))
+    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, settings_shower(verbose))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(made)))
         return

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.precision import Precision, decide_precision
-from trainer.rank import WORKER, role
+from trainer.rank import WORKER, launched, role
 from trainer.sinking import decide_pipeline, decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
 OP_THREADS = "mindspore.device_context.cpu.op_tuning.threads_num"
 THREADS, PREFETCH = "mindspore.dataset.config.set_num_parallel_workers", "mindspore.dataset.config.set_prefetch_size"
+CACHE = "MS_COMPILER_CACHE_ENABLE"  # set_context(enable_compile_cache=) is deprecated for it (read in 2.10)
 AGAIN = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore takes at any time
 
 
@@ -31,6 +32,7 @@ class Machine:
     `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
+    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs.
     """
 
     ascend: bool
@@ -40,6 +42,7 @@ class Machine:
     host_cores: int | None = None
     rank: int = 0
     ranks: int | None = None
+    compile_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def this_machine(device: str | None) -> Machine:
     """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
-    return Machine(ascend, usable_cores(), usable_memory(), max_open_files(), host_cores(), rank, ranks)
+    cache = os.environ.get(CACHE) == "1"
+    return Machine(ascend, usable_cores(), usable_memory(), max_open_files(), host_cores(), rank, ranks, cache)
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -141,7 +145,9 @@ def decide(config: RunConfig, machine: Machine, steps: int = 0, demand: Demand |
             *pipeline,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
+            *_of_ascend(device, graph, machine),
             Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
+            *_binding(config, ranks, machine),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
@@ -191,11 +197,33 @@ def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tup
         raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; leave one out")
     if kernel:
         return "O1", "what fuses kernels"
-    if level is None:
-        return None, "MindSpore's own"
     if device == "CPU":
         return None, "MindSpore's CPU back end compiles at one level only"
+    if level is None:
+        return None, "MindSpore's own choice by product; O0 and O1 launch kernel by kernel, O2 the whole graph"
     return (level, "asked for") if graph else (None, "needs graph mode")
+
+
+def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
+    """What the program leaves to MindSpore on Ascend; read in the sources of 2.10."""
+    if device != "Ascend":
+        return []
+    cache = "on" if machine.compile_cache and graph else "off"
+    where = f"experimental; {CACHE}=1 and MS_COMPILER_CACHE_PATH=FOLDER in the environment keep compiled graphs"
+    origin = "MindSpore's own: only the amp level lowers types"
+    return [
+        Decision("precision mode", "default", "must_keep_origin_dtype", origin),
+        Decision("compile cache", asked(machine.compile_cache or None), cache, where),
+    ]
+
+
+def _binding(config: RunConfig, ranks: int, machine: Machine) -> list[Decision]:
+    """Raise WrongUsage for --bind without processes that this program starts."""
+    if config.bind is None:
+        return []
+    if ranks == 1 or (machine.ranks is not None and not launched()):
+        raise WrongUsage(f"--bind {config.bind} binds the processes of --ranks; give --ranks, or bind with your msrun")
+    return [Decision("bind", config.bind, config.bind, f"msrun --bind_{config.bind}=True")]
 
 
 def _autotune(wanted: bool) -> tuple[Decision, ...]:

@@ -1,7 +1,8 @@
 """What a run tells while it works: a bar on a terminal, plain lines elsewhere. Always on the stream given (stderr)."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
@@ -161,6 +162,11 @@ class Bar(Lines):
 def make_progress(stream: TextIO, every: int, verbose: bool = False) -> Progress:
     """A bar when the stream is a terminal, lines otherwise."""
     return Bar(stream, every, verbose) if stream.isatty() else Lines(stream, every, verbose)
+
+
+def settings_shower(every: bool) -> Callable[[Sequence[Decision]], None]:
+    """What writes a table of settings on stderr: with plain defaults when `every` line is wanted."""
+    return Lines(sys.stderr, 1, every).settings
 
 
 def terminal_width(stream: TextIO) -> int | None:

@@ -41,8 +41,8 @@ class Start:
 
 
 def _decision(values: dict[str, Any]) -> Decision:
-    texts = {key: str(text) for key, text in values.items() if key != "notable"}
-    return Decision(**texts, notable=values.get("notable") is True)
+    setting, asked, effect, why = (str(values[key]) for key in ("setting", "asked", "effect", "why"))
+    return Decision(setting, asked, effect, why)
 
 
 def software() -> dict[str, str]:
@@ -60,7 +60,9 @@ def note_start(run: Path, step: int, dataset_digest: str, decisions: Sequence[De
     """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     start = Start(step, now, dataset_digest, software(), tuple(decisions))
-    path = run / STARTS
+    path, line = run / STARTS, asdict(start)
+    for decision in line["decisions"]:
+        del decision["notable"]  # how it is shown; all of them are stored
     with path.open("a") as file:
-        file.write(json.dumps(asdict(start)) + "\n")
+        file.write(json.dumps(line) + "\n")
     sync(path)

@@ -65,6 +65,38 @@ def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
     assert told.err == ({0: "", 5: "Warning: so many were skipped\n", 10: "Error: so many were skipped\n"}[skipped])
 
 
+def test_dry_run_plans_for_the_cores_and_memory_that_are_given(stripes: Path) -> None:
+    asked = ["run", str(stripes), "--device", "Ascend", "--dry-run"]
+    told = CliRunner().invoke(cli.cli, [*asked, "--plan-cores", "48", "--plan-memory", "64GiB"]).stdout
+    assert "planned for 48 cores and 64.0 GiB of free memory\n" in told
+    assert "48 decode" in told
+    own = CliRunner().invoke(cli.cli, asked).stdout
+    assert "(this machine's); --plan-cores and --plan-memory take those of another\n" in own
+    small = json.loads(CliRunner().invoke(cli.cli, [*asked, "--plan-memory", "64MiB", "--json"]).stdout)
+    assert small["planned_for"]["memory_bytes"] == 64 << 20
+    assert "lowered" in next(one["why"] for one in small["decisions"] if one["setting"] == "prefetch")
+
+
+def test_dry_run_for_this_machine_says_nothing_of_another(stripes: Path) -> None:
+    assert (
+        "planned for" not in CliRunner().invoke(cli.cli, ["run", str(stripes), "--device", "CPU", "--dry-run"]).stdout
+    )
+
+
+@pytest.mark.parametrize("option", [["--plan-cores", "4"], ["--plan-memory", "4GB"]])
+def test_a_run_cannot_be_planned_for_another_machine(option: list[str]) -> None:
+    refused = CliRunner().invoke(cli.cli, ["run", "d", *option])
+    assert isinstance(refused.exception, WrongUsage)
+    assert str(refused.exception).startswith(f"{option[0]} is for --dry-run")
+
+
+@pytest.mark.parametrize("size", ["", "0", "0GiB", "-1G", "4X", "GiB", "1.5.2G", "1e9"])
+def test_size_of_another_form_is_wrong_usage(size: str) -> None:
+    refused = CliRunner().invoke(cli.cli, ["run", "d", "--dry-run", "--plan-memory", size])
+    assert refused.exit_code == 2
+    assert "is not a size; write it as 64GiB, 64GB or a number of bytes" in refused.output
+
+
 def settings_of(*arguments: str) -> dict[str, object]:
     return dict(cli.run.make_context("run", list(arguments)).params)
 

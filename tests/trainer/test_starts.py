@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,12 @@ def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
     assert begun.at.endswith("+00:00")
 
 
-def test_decisions_come_back_as_they_were_and_those_of_earlier_versions_too(tmp_path: Path) -> None:
-    decisions = (Decision("device", "default", "CPU", "why", notable=True), Decision("mode", "default", "graph", "why"))
-    note_start(tmp_path, 0, "digest", decisions)
-    assert read(tmp_path)[0].decisions == decisions
-    line = json.loads((tmp_path / "starts.jsonl").read_text())
-    for one in line["decisions"]:
-        del one["notable"]
-    assert [one.setting for one in Start.from_dict(line).decisions] == ["device", "mode"]
+def test_every_decision_is_stored_whether_the_table_shows_it_or_not(tmp_path: Path) -> None:
+    notable, plain = Decision("device", "default", "CPU", "y", notable=True), Decision("mode", "default", "graph", "x")
+    note_start(tmp_path, 0, "digest", [notable, plain])
+    assert read(tmp_path)[0].decisions == (replace(notable, notable=False), plain)
+    stored = json.loads((tmp_path / "starts.jsonl").read_text())["decisions"][0]
+    assert stored == {"setting": "device", "asked": "default", "effect": "CPU", "why": "y"}
 
 
 def test_versions_that_decide_what_is_computed_are_named() -> None:
