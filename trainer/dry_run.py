@@ -1,6 +1,7 @@
 """`trainer run --dry-run`: what a run would do, on any machine and for any device, without MindSpore."""
 
 import dataclasses
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Foreseen:
 
     def text(self, width: int | None) -> str:
         """All of it, for a person; `width` is that of the terminal in columns, None for a file."""
-        calls = "\n  ".join(str(call) for call in self.plan.effect.calls)
+        calls = "\n  ".join(_wrapped(str(call), width) for call in self.plan.effect.calls)
         return f"{table(self.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{self._outlook()}"
 
     def _outlook(self) -> str:
@@ -74,6 +75,11 @@ def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int
     left = () if complete else tuple(unchecked(plan))
     note = _note(machine, cores, memory) if cores or memory or config.device == "Ascend" else ""
     return Foreseen(plan, next_run_folder(config.out, plan.folder), complete, left, machine, note)
+
+
+def _wrapped(call: str, width: int | None) -> str:
+    """A call on one line, or on several where the terminal is narrower; it stands two columns from the left."""
+    return call if width is None else textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6)
 
 
 def _note(machine: Machine, cores: int | None, memory: int | None) -> str:
