@@ -25,7 +25,7 @@ def network_and_step(
     config, effect = plan.config, plan.effect
     classes = len(plan.dataset.classes)
     network = build_network(config.model, home, classes, plan.pixels.size, effect)
-    for said in start_from(network, config, home, classes, fresh):
+    for said in start_from(network, config, home, classes, plan.pixels.size, fresh):
         tell(said)
     groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
     optimizer = OPTIMIZERS[config.optimizer].make(groups, rates)

@@ -19,14 +19,20 @@ from trainer import faults
 from trainer.errors import Interrupted, TrainerError
 from trainer.meter import Meter
 from trainer.objective import Scores
+from trainer.precision import overflow_advice
 from trainer.progress import EpochReport, Progress, StepReport
 from trainer.signals import StopSignals
 from trainer.state import RunState
 
+ENOUGH_STEPS = 20  # timed in an epoch before its speed alone tells how long the run will last
+
 
 @dataclass(frozen=True)
 class Course:
-    """The fixed course of a run: `steps` batches an epoch, the rate of each update, batches an update, and options."""
+    """The fixed course of a run: `steps` batches an epoch, the rate of each update, batches an update, and options.
+
+    `fixed_scale` is the loss scale when it is a number, None when it is dynamic or the loss is not scaled.
+    """
 
     epochs: int
     steps: int
@@ -35,6 +41,7 @@ class Course:
     patience: int | None = None
     save_every: int | None = None
     max_overflows: int = 20
+    fixed_scale: float | None = None
 
     def is_over(self, state: RunState) -> bool:
         """Whether nothing is left to do."""
@@ -43,6 +50,21 @@ class Course:
     def rate(self, step: int) -> float:
         """The learning rate of the last update up to `step`."""
         return self.rates[max(step // self.accumulate, 1) - 1]
+
+    def left_s(self, state: RunState, times: tuple[float, float, int]) -> float | None:
+        """Seconds until the last epoch is evaluated, None before a step was timed.
+
+        `times` are the current epoch's wait, work and timed steps. Its speed counts alone once enough of its steps were
+        timed; before that the run's earlier epochs count too, since an epoch's first batch takes long to come.
+        """
+        wait_s, work_s, timed = times
+        if timed < ENOUGH_STEPS:
+            wait_s, work_s, timed = wait_s + state.wait_s, work_s + state.work_s, timed + state.timed_steps
+        if not timed:
+            return None
+        evaluations = self.epochs - (state.step - 1) // self.steps
+        training_s = (self.epochs * self.steps - state.step) * (wait_s + work_s) / timed
+        return training_s + evaluations * float(state.last.get("val_s", 0.0))
 
 
 class Step(Protocol):
@@ -129,9 +151,7 @@ class Watch(Callback):  # type: ignore[misc]
         self.state.step = params.cur_step_num
         self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
         self._keep_loss(loss, before + 1, params.train_dataset_element)
-        epoch = before // self.course.steps + 1
-        speed, wait = self.meter.images_per_s, self.meter.data_wait
-        self.progress.step(StepReport(epoch, self.meter.steps, loss, speed, wait))
+        self.progress.step(self._report(before // self.course.steps + 1, loss))
         self.state.meter = self.meter.measured()
         faults.reach("step", self.state.step)
         every = self.course.save_every
@@ -142,6 +162,19 @@ class Watch(Callback):  # type: ignore[misc]
         if self.stop.signum is not None:
             run_context.request_stop()
 
+    def _report(self, epoch: int, loss: float) -> StepReport:
+        return StepReport(
+            epoch=epoch,
+            step=self.meter.steps,
+            loss=loss,
+            images_per_s=self.meter.images_per_s,
+            data_wait=self.meter.data_wait,
+            lr=self.course.rate(self.state.step),
+            skipped=int(self.step.skipped.asnumpy()) if self.step.scaled else 0,
+            best=self.state.best_accuracy,
+            left_s=self.course.left_s(self.state, self.meter.times),
+        )
+
     def _keep_loss(self, loss: float, first: int, element: Any) -> None:
         if self.step.scaled:
             # The step leaves out an update that overflowed, and the scale follows: only many in a row are too many.
@@ -149,12 +182,14 @@ class Watch(Callback):  # type: ignore[misc]
             if lost < self.course.max_overflows * self.course.accumulate:
                 return
             what = f"{lost // self.course.accumulate} updates in a row overflowed, the last at step {self.state.step}"
+            advice = overflow_advice(self.course.fixed_scale)
         elif math.isfinite(loss):
             return
         else:
             what = f"the loss is {loss} at step {self.state.step}: the run diverged"
+            advice = "try a lower --lr or more warm-up"
         batches = self.explain(what, first, self.state.step, element)
-        raise TrainerError(f"{what}; {batches}; try a lower --lr or more warm-up, and look at these images")
+        raise TrainerError(f"{what}; {batches}; {advice}, and look at these images")
 
 
 class EpochEnd(Callback):  # type: ignore[misc]
@@ -230,7 +265,7 @@ class EpochEnd(Callback):  # type: ignore[misc]
             step=self.state.step,
             loss=self.meter.loss,
             lr=self.course.rate(self.state.step),
-            images_per_s=round(self.meter.images_per_s, 1),
+            images_per_s=self.meter.rounded_images_per_s,
             data_wait=None if self.meter.data_wait is None else round(self.meter.data_wait, 4),
             skipped=int(self.step.skipped.asnumpy()),
             train_s=round(self.meter.elapsed_s, 3),

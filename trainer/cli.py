@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import errno
-import io
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
@@ -22,16 +20,21 @@ from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError, WrongUsage
 from trainer.labels import HELP_SHOWN, label, usage_error
 from trainer.options import (
+    VERBOSE_HELP,
     PathType,
     device_options,
+    measure_output_options,
     options,
     output_options,
+    plan_options,
     run_options,
     seconds_option,
     training_options,
 )
+from trainer.progress import make_progress, settings_shower, terminal_width
 from trainer.quiet import quieten
 from trainer.result import TrainResult
+from trainer.row_output import rows_to
 from trainer.signals import StopSignals
 
 FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
@@ -55,12 +58,21 @@ def cli() -> None:
     click.option(
         "--dry-run", is_flag=True, help="Print what would be done, for any device, and what is unchecked; stop."
     ),
+    plan_options,
     click.option(
         "--preview", type=PathType(), metavar="FILE.png", help="Draw images as training sees them, and stop."
     ),
 )
 @output_options
-def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **settings: Any) -> None:
+def run(
+    dry_run: bool,
+    plan_cores: int | None,
+    plan_memory: int | None,
+    preview: str | None,
+    as_json: bool,
+    verbose: bool,
+    **settings: Any,
+) -> None:
     """Train on DATASET, the folder that `dataprep shard` wrote, and keep the best and the last weights.
 
     Example: trainer run demo/dataset --epochs 12
@@ -72,12 +84,14 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
     problem = directory_problem(str(RUNS)) if settings["out"] is None else None
     if problem:
         raise WrongUsage(f"--out is not given: {problem}")
+    if not dry_run and (plan_cores or plan_memory):
+        raise WrongUsage(f"--plan-{'cores' if plan_cores else 'memory'} is for --dry-run; a run takes what is there")
     config = settled(RunConfig(**settings))
     if dry_run:
         from trainer.dry_run import foresee
 
-        foreseen = foresee(config, Path.cwd())
-        _print(json.dumps(foreseen.to_dict()) if as_json else str(foreseen))
+        foreseen = foresee(config, Path.cwd(), plan_cores, plan_memory)
+        _print(json.dumps(foreseen.to_dict()) if as_json else foreseen.text(terminal_width(sys.stdout)))
         return
     if preview is not None:
         from trainer.preview import draw_preview
@@ -89,20 +103,25 @@ def run(dry_run: bool, preview: str | None, as_json: bool, verbose: bool, **sett
         _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
-        _launch(config.ranks or 1)
+        _launch(config.ranks or 1, config.bind)
         return
     if rank.role() == rank.SCHEDULER:
         from trainer.device import serve_ranks
 
         serve_ranks()
         return
-    result = _train(config)
-    if as_json:
-        _result(json.dumps(dataclasses.asdict(result)), result.run)
-        return
+    result = _train(config, verbose)
+    _result(json.dumps(dataclasses.asdict(result)) if as_json else _outcome(result), result.run)
+    if result.warning is not None and rank.is_first():
+        if not result.learnt:
+            raise TrainerError(result.warning)
+        click.echo(label("Warning", "yellow", sys.stderr) + result.warning, err=True)
+
+
+def _outcome(result: TrainResult) -> str:
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
-    _result(f"{score} ({when}): {result.best_checkpoint}", result.run)
+    return f"{score} ({when}): {result.best_checkpoint}"
 
 
 def _print(text: str) -> None:
@@ -118,17 +137,17 @@ def _result(text: str, folder: str) -> None:
         rank.note_result(text, folder) if rank.launched() else _print(text)
 
 
-def _launch(ranks: int) -> None:
+def _launch(ranks: int, bind: str | None) -> None:
     from trainer.launch import launch
 
     with _stop_signals() as stop:
-        done = launch(sys.argv[1:], ranks, stop, sys.stderr)
+        done = launch(sys.argv[1:], ranks, stop, sys.stderr, bind)
     if done.text:
         _print(done.text)
     sys.exit(done.code)
 
 
-def _train(config: RunConfig) -> TrainResult:
+def _train(config: RunConfig, verbose: bool) -> TrainResult:
     from trainer.resume import finished
 
     result = finished(config)
@@ -137,10 +156,9 @@ def _train(config: RunConfig) -> TrainResult:
         return result
     with _stop_signals() as stop:
         from trainer.loop import train
-        from trainer.progress import make_progress
 
         with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
-            return train(config, make_progress(sys.stderr, config.log_every), stop)
+            return train(config, make_progress(sys.stderr, config.log_every, verbose), stop)
 
 
 def _stop_signals() -> StopSignals:
@@ -181,17 +199,13 @@ def evaluate(
         from trainer.kept import keep_evaluation
         from trainer.wording import eval_text
 
-        found = evaluate_checkpoint(Path(checkpoint), Path(dataset), split, asked, _show, stop.check, worst)
+        found = evaluate_checkpoint(
+            Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst
+        )
         # Before anything is kept: a folder that cannot be written to must not cost the score.
         _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
-
-
-def _show(decisions: Sequence[Any]) -> None:
-    from trainer.decision import table
-
-    click.echo(table(decisions), err=True)
 
 
 @cli.command(short_help="Name the classes of images.")
@@ -207,7 +221,7 @@ def _show(decisions: Sequence[Any]) -> None:
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images at a time."),
 )
 @device_options
-@click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
+@click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP)
 def predict(
     checkpoint: str,
     inputs: tuple[Path, ...],
@@ -227,7 +241,7 @@ def predict(
     """
     quieten(verbose)
     asked = RunConfig(dataset="", **settings)
-    with _stop_signals() as stop, _rows_to(out) as stream:
+    with _stop_signals() as stop, rows_to(out) as stream:
         from trainer import predict as job
 
         sealed = job.is_sealed(inputs)
@@ -235,7 +249,7 @@ def predict(
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
         write: Callable[[Any], None]
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
-        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, _show, stop.check)
+        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, settings_shower(verbose), stop.check)
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
@@ -243,30 +257,6 @@ def predict(
     done.passed_over.check()
     if done.errors == done.images:
         raise TrainerError("none of the images could be read; each row says why")
-
-
-@contextlib.contextmanager
-def _rows_to(out: Path | None) -> Iterator[TextIO]:
-    """Where rows go: stdout, or a file that gets its name when it is whole. Names of files need not be UTF-8."""
-    if out is None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-        yield sys.stdout
-        return
-    if out.exists() and not out.is_file():  # a device or a pipe is written as it is
-        with out.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
-            yield stream
-        return
-    out = out.resolve()
-    parts = out.with_name(f".{out.name}-{os.getpid()}")
-    try:
-        with parts.open("w", newline="", encoding="utf-8", errors="surrogateescape") as stream:
-            yield stream
-        os.replace(parts, out)
-    except OSError as error:
-        raise TrainerError(f"cannot write {out}: {error.strerror}") from None
-    finally:
-        parts.unlink(missing_ok=True)
 
 
 @cli.command(short_help="Write a model for inference.")
@@ -296,7 +286,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     asked = RunConfig(dataset="", **settings)
     from trainer.export import export_checkpoint
 
-    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, _show)
+    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, settings_shower(verbose))
     if as_json:
         _print(json.dumps(dataclasses.asdict(made)))
         return
@@ -332,7 +322,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 @click.argument("dataset", type=PathType())
 @seconds_option
 @training_options
-@output_options
+@measure_output_options
 def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Measure what a run on DATASET would do with its time here, and try what might make it faster. Trains nothing.
 
@@ -352,7 +342,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 @click.option("--against", type=PathType(path_type=Path), help="Images in class folders. [default: rows, as files]")
 @seconds_option
 @training_options
-@output_options
+@measure_output_options
 def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
     """Compare DATASET with the same images read from files and through Python, with the transforms of a run.
 

@@ -60,6 +60,7 @@ class RunConfig:
     autotune: bool = False
     full_check: bool = False
     ranks: int | None = None
+    bind: str | None = None
     log_every: int = 50
     tensorboard: bool = False
     monitor: tuple[str, ...] = ()

@@ -1,25 +1,40 @@
 """What travels between the device rooms and the program: a decision to print, a MindSpore call to make."""
 
 import importlib
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+NOT_ASKED = "default"
+LEAST_WIDTH = 40  # a table is never wrapped for a narrower terminal
+GAP = "  "
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One line of the table that the program prints: what was asked, what is in effect, and why."""
+    """One line of the table that the program prints: what was asked, what is in effect, and why.
+
+    `notable` marks a line that is no plain default although nothing was asked for: it depends on the machine or the
+    data, or was lowered.
+    """
 
     setting: str
     asked: str
     effect: str
     why: str
+    notable: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether the line is a plain default, which the table leaves out unless all lines are wanted."""
+        return self.asked == NOT_ASKED and not self.notable
 
 
 def asked(value: object) -> str:
     """How the table shows what the user gave; None means that nothing was given."""
     if value is None:
-        return "default"
+        return NOT_ASKED
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
@@ -68,9 +83,41 @@ class Call:
         return self.resolve()(*leading, **given)
 
 
-def table(decisions: Sequence[Decision]) -> str:
-    """The decisions as aligned text, a head line first."""
+def settings_table(decisions: Sequence[Decision], width: int | None, every: bool) -> str:
+    """The table of a command: without plain defaults, which a last line counts, unless `every` line is wanted.
+
+    `width` is that of the terminal in columns, None for a stream that is none.
+    """
+    shown = [one for one in decisions if every or not one.plain]
+    hidden = len(decisions) - len(shown)
+    parts = [table(shown, width)] if shown else []
+    if hidden:
+        parts.append(f"plain defaults, shown with -v: {hidden} {'more ' if shown else ''}setting{'s'[: hidden - 1]}")
+    return "\n".join(parts)
+
+
+def table(decisions: Sequence[Decision], width: int | None = None) -> str:
+    """The decisions as aligned text, a head line first; cells are wrapped where a line would pass `width` columns."""
     rows = [("setting", "asked", "in effect", "why")]
     rows += [(one.setting, one.asked, one.effect, one.why) for one in decisions]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join("  ".join([*map(str.ljust, row, widths), row[3]]) for row in rows)
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    if width is not None and sum(widths) + 3 * len(GAP) > width:
+        widths = _narrowed(widths, max(width, LEAST_WIDTH))
+    return "\n".join(line for row in rows for line in _lines(row, widths))
+
+
+def _narrowed(widths: Sequence[int], width: int) -> list[int]:
+    """The first three columns at most so much each, the last what is left."""
+    most = (width // 4, width // 6, width * 11 // 40)  # 22 of 80: the longest name of a value that MindSpore has
+    first = [min(own, limit) for own, limit in zip(widths, most, strict=False)]
+    return [*first, width - sum(first) - 3 * len(GAP)]
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    cells = [
+        textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    for number in range(max(map(len, cells))):
+        parts = [cell[number] if number < len(cell) else "" for cell in cells]
+        yield GAP.join(map(str.ljust, parts, widths)).rstrip()

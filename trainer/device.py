@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.feed import Demand, Feed, decide_feed
 from trainer.kernels import Begun, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.precision import Precision, decide_precision
-from trainer.rank import WORKER, role
+from trainer.rank import WORKER, launched, role
 from trainer.sinking import decide_pipeline, decide_sink
 
 GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, here without the import
 AUTOTUNE = "./autotune"  # where MindSpore writes its finding: it takes no bare name (measured on 2.10)
 OP_THREADS = "mindspore.device_context.cpu.op_tuning.threads_num"
 THREADS, PREFETCH = "mindspore.dataset.config.set_num_parallel_workers", "mindspore.dataset.config.set_prefetch_size"
+CACHE = "MS_COMPILER_CACHE_ENABLE"  # set_context(enable_compile_cache=) is deprecated for it (read in 2.10)
 AGAIN = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore takes at any time
 
 
@@ -32,6 +33,7 @@ class Machine:
     `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
+    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs.
     """
 
     ascend: bool
@@ -42,6 +44,7 @@ class Machine:
     rank: int = 0
     ranks: int | None = None
     processor: Processor = field(default_factory=Processor)
+    compile_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def this_machine(device: str | None) -> Machine:
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
-    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor())
+    cache = os.environ.get(CACHE) == "1"
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache)
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -140,7 +144,7 @@ def decide(
         open_files=feed.open_files,
         precision=precision,
         decisions=(
-            Decision("device", asked(config.device), device, device_why),
+            Decision("device", asked(config.device), device, device_why, notable=True),
             Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
             *(() if kernels is None else (kernels.decision,)),
             *_threads(device),
@@ -149,7 +153,9 @@ def decide(
             *pipeline,
             Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
             Decision("jit level", asked(config.jit_level), level or "default", level_why),
+            *_of_ascend(device, graph, machine),
             Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
+            *_binding(config, ranks, machine),
             *feed.decisions,
             *_autotune(config.autotune),
         ),
@@ -200,11 +206,33 @@ def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tup
         raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; leave one out")
     if kernel:
         return "O1", "what fuses kernels"
-    if level is None:
-        return None, "MindSpore's own"
     if device == "CPU":
         return None, "MindSpore's CPU back end compiles at one level only"
+    if level is None:
+        return None, "MindSpore's own choice by product; O0 and O1 launch kernel by kernel, O2 the whole graph"
     return (level, "asked for") if graph else (None, "needs graph mode")
+
+
+def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
+    """What the program leaves to MindSpore on Ascend; read in the sources of 2.10."""
+    if device != "Ascend":
+        return []
+    cache = "on" if machine.compile_cache and graph else "off"
+    where = f"experimental; {CACHE}=1 and MS_COMPILER_CACHE_PATH=FOLDER in the environment keep compiled graphs"
+    origin = "MindSpore's own: only the amp level lowers types"
+    return [
+        Decision("precision mode", "default", "must_keep_origin_dtype", origin),
+        Decision("compile cache", asked(machine.compile_cache or None), cache, where),
+    ]
+
+
+def _binding(config: RunConfig, ranks: int, machine: Machine) -> list[Decision]:
+    """Raise WrongUsage for --bind without processes that this program starts."""
+    if config.bind is None:
+        return []
+    if ranks == 1 or (machine.ranks is not None and not launched()):
+        raise WrongUsage(f"--bind {config.bind} binds the processes of --ranks; give --ranks, or bind with your msrun")
+    return [Decision("bind", config.bind, config.bind, f"msrun --bind_{config.bind}=True")]
 
 
 def _autotune(wanted: bool) -> tuple[Decision, ...]:

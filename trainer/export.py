@@ -18,6 +18,7 @@ from trainer import checkpoint
 from trainer.config import RunConfig
 from trainer.device import check_export
 from trainer.errors import TrainerError
+from trainer.onnx_cells import prepare_for_onnx
 from trainer.restored import Restored, Show, in_effect, restore
 from trainer.runfolder import scratch, sync, write_whole
 
@@ -88,6 +89,8 @@ def export_checkpoint(
 
 
 def _write(ready: Restored, images: NDArray[np.float32], model_format: str) -> Path:
+    if model_format == "onnx":
+        prepare_for_onnx(ready.network)
     try:
         mindspore.export(ready.network, Tensor(images), file_name="model", file_format=model_format.upper())
     except (RuntimeError, ValueError, TypeError) as error:

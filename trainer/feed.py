@@ -77,8 +77,8 @@ def decide_feed(
         prefetch=ready,
         open_files=files,
         decisions=(
-            Decision("workers", asked(workers), str(count), f"{count_why}: {threads}"),
-            Decision("prefetch", asked(prefetch), str(ready), ready_why + held),
+            Decision("workers", asked(workers), str(count), f"{count_why}: {threads}", count < (workers or cores)),
+            Decision("prefetch", asked(prefetch), str(ready), ready_why + held, ready < (prefetch or PREFETCH)),
         ),
     )
 

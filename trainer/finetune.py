@@ -8,34 +8,42 @@ from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, WrongUsage
+from trainer.models.mindcv_names import MINDCV_NAMES, agreeing_size, fold_epsilon, from_mindcv
 from trainer.optim import begins, parse_scales
 
 
-def start_from(network: Any, config: RunConfig, home: Path, num_classes: int, fresh: bool = True) -> Iterator[str]:
-    """Prepare a network as asked by --init (relative to `home`), --freeze and --lr-scale; yields what was done.
+def start_from(
+    network: Any, config: RunConfig, home: Path, num_classes: int, image_size: int, fresh: bool = True
+) -> Iterator[str]:
+    """Prepare a network for images of `image_size` pixels as asked by --init (relative to `home`), --freeze and
+    --lr-scale; yields what was done.
 
     A run that goes on (not `fresh`) has weights of its own, so those of --init may be gone.
 
     Call before the optimizer is made and before mixed precision. Raises TrainerError or ContractError.
     """
     if fresh and config.init is not None:
-        yield load_init(network, home / config.init, num_classes)
+        yield load_init(network, home / config.init, num_classes, config.model, image_size)
     if config.freeze:
         yield freeze(network, config.freeze)
     check_scales(network, parse_scales(config.lr_scale))
 
 
-def load_init(network: Any, path: Path, num_classes: int) -> str:
+def load_init(network: Any, path: Path, num_classes: int, model: str = "", image_size: int = 0) -> str:
     """Load the weights of a checkpoint (a run folder: its best) into a network and say what was left new.
 
     Every weight must find its place, but a head of another number of classes stays as it was initialised. Weights may
-    come from elsewhere than 'trainer run'. Raises TrainerError or ContractError.
+    come from elsewhere than 'trainer run': those of MindCV's counterpart of the built-in `model` are renamed, and
+    refused at an `image_size` where that is another model. Raises TrainerError or ContractError.
     """
     import mindspore
 
     file = checkpoint.find(path)
     weights, classes = _read(file)
     own = {parameter.name: parameter for parameter in network.get_parameters()}
+    renamed = {} if set(own) <= set(weights) else from_mindcv(model, weights)
+    if renamed:
+        weights = {renamed[name]: weight for name, weight in weights.items()}
     fresh = [name for name in own if name in weights and _is_other_head(own[name], weights[name], num_classes)]
     if len({name.rpartition(".")[0] for name in fresh}) > 1:
         fresh = []  # several layers: no head, but another model; told below
@@ -45,12 +53,26 @@ def load_init(network: Any, path: Path, num_classes: int) -> str:
         raise ContractError(
             f"--init {file} does not fit the model: {wrong[0]}{more}; give the --model it was made with"
         )
+    if renamed:
+        _check_mindcv(model, image_size, file)
+        fold_epsilon(model, weights)
     mindspore.load_param_into_net(network, {name: weights[name] for name in own if name not in fresh})
+    source = f"{file}, MindCV's renamed" if renamed else str(file)
     if fresh:
         theirs = weights[fresh[0]].shape[0]
-        return f"init: {len(own) - len(fresh)} weights from {file}; {', '.join(fresh)} new: {theirs} classes there"
+        return f"init: {len(own) - len(fresh)} weights from {source}; {', '.join(fresh)} new: {theirs} classes there"
     others = "" if classes is None or len(classes) == num_classes else "; its classes had other names"
-    return f"init: all {len(own)} weights from {file}{others}"
+    return f"init: all {len(own)} weights from {source}{others}"
+
+
+def _check_mindcv(model: str, image_size: int, file: Path) -> None:
+    size = agreeing_size(model, image_size)
+    if size != image_size:
+        raise TrainerError(
+            f"--init {file} holds MindCV's weights, and MindCV's {model} pads images of {image_size} pixels in another "
+            f"way than this one; use --image-size {size}, where both are the same, or "
+            f"--model mindcv:{MINDCV_NAMES.get(model, model)}"
+        )
 
 
 def _read(file: Path) -> tuple[dict[str, Any], tuple[str, ...] | None]:

@@ -115,14 +115,15 @@ def _as_begun(processor: Processor, begun: Begun | None) -> Kernels | None:
         return None
     if begun.level == _fast(processor).level or _lower(processor.best, begun.level) != begun.level:
         return None
-    return Kernels(begun.level, begun.level, Decision("CPU kernels", "default", begun.level, "as this run began"))
+    decision = Decision("CPU kernels", "default", begun.level, "as this run began", notable=True)
+    return Kernels(begun.level, begun.level, decision)
 
 
 def _fast(processor: Processor) -> Kernels:
     if processor.is_slow:
         version = processor.mindspore or "this version"
         why = f"with AVX-512 the convolutions of MindSpore {version} take oneDNN's reference path, many times slower"
-        return Kernels(AVX2, AVX2, Decision("CPU kernels", "default", AVX2, why))
+        return Kernels(AVX2, AVX2, Decision("CPU kernels", "default", AVX2, why, notable=True))
     level = processor.best or OTHER_CPU
     why = "the CPU's widest" if processor.best else "oneDNN chooses by itself"
     return Kernels(None, level, Decision("CPU kernels", "default", level, why))

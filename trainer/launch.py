@@ -69,15 +69,16 @@ def stay_with_parent() -> None:
         rank.note("pid", str(os.getpid()))
 
 
-def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO) -> Ended:
-    """Run `trainer` with `arguments` as `ranks` processes; what rank 0 says goes to `stream`.
+def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None) -> Ended:
+    """Run `trainer` with `arguments` as `ranks` processes; what rank 0 says goes to `stream`. msrun binds each to its
+    cores or NUMA node when `bind` is core or numa.
 
     An exit code other than 0 is that of a rank 0 which has said why. Raises Interrupted when a signal came before
     rank 0 was there, and TrainerError with the last lines of its log when a rank died.
     """
     folder = Path(tempfile.mkdtemp(prefix="trainer-ranks-"))
     log = Follow(folder / "worker_0.log", stream)
-    with _msrun(arguments, ranks, folder) as process:
+    with _msrun(arguments, ranks, folder, bind) as process:
         told = False
         while not (over := _over(folder, ranks, process)):
             log.pass_on()
@@ -92,11 +93,12 @@ def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO) 
 
 def _judge(folder: Path, over: str, stop: StopSignals) -> Ended:
     end = _read(folder, "end", 0) if over == RANK_0_ENDED else None
-    if end == "0":
-        result = json.loads(_read(folder, "result", 0) or '{"text": "", "run": ""}')
+    noted = _read(folder, "result", 0)
+    if end == "0" or (end is not None and noted is not None):  # a complete run may end with a warning and exit code 1
+        result = json.loads(noted or '{"text": "", "run": ""}')
         if result["run"]:
             _keep_logs(folder, Path(result["run"]))
-        return Ended(0, result["text"])
+        return Ended(int(end), result["text"])
     if stop.signum is not None or end is not None:
         shutil.rmtree(folder, ignore_errors=True)
         return Ended(int(end) if end is not None else exit_code(stop.signum or 0), "")
@@ -177,7 +179,7 @@ def _keep_logs(folder: Path, run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _msrun(arguments: list[str], ranks: int, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> Iterator["subprocess.Popen[bytes]"]:
     home = str(Path(__file__).resolve().parents[1])
     script = folder / "rank.py"
     script.write_text(RANK.format(home=home, arguments=json.dumps(arguments)))
@@ -185,7 +187,7 @@ def _msrun(arguments: list[str], ranks: int, folder: Path) -> Iterator["subproce
     (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (folder / "python").chmod(0o755)
     paths = {rank.FOLDER: str(folder), "PATH": f"{folder}:{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(ranks, folder), str(script)]
+    command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(ranks, folder, bind), str(script)]
     with (folder / "msrun.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | paths, start_new_session=True
@@ -198,7 +200,7 @@ def _msrun(arguments: list[str], ranks: int, folder: Path) -> Iterator["subproce
         _kill(process, folder, ranks)
 
 
-def msrun_options(ranks: int, folder: Path) -> list[str]:
+def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str]:
     """The options of msrun for `ranks` processes on this host. No log is tailed: the launcher follows rank 0's."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -212,6 +214,7 @@ def msrun_options(ranks: int, folder: Path) -> list[str]:
         "join": True,
         "cluster_time_out": 300,
         "tail_worker_log": ranks,
+        **({} if bind is None else {f"bind_{bind}": True}),
     }
     return [f"--{name}={value}" for name, value in options.items()]
 

@@ -48,7 +48,7 @@ class StepLines(Callback):  # type: ignore[misc]
         values = {
             "loss": float(run_context.original_args().net_outputs.asnumpy()),
             "lr": self.course.rate(step),
-            "images_per_s": round(self.meter.images_per_s, 1),
+            "images_per_s": self.meter.rounded_images_per_s,
             "data_wait": None if wait is None else round(wait, 4),
         }
         with self.path.open("a") as file:

@@ -14,7 +14,6 @@ from trainer.beginning import check_beginning
 from trainer.callbacks import Course, EpochEnd, StepNumbers, Watch
 from trainer.config import RunConfig
 from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
-from trainer.decision import table
 from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
@@ -25,9 +24,10 @@ from trainer.meter import Meter, share_of_waiting
 from trainer.objective import Scores
 from trainer.optim import cosine_with_warmup
 from trainer.plan import RunPlan, check_files, plan_run
+from trainer.precision import overflow_advice
 from trainer.progress import Progress, Silent
 from trainer.ranks import average_statistics, sum_scores
-from trainer.result import TrainResult
+from trainer.result import TrainResult, warn_of_skipped
 from trainer.runfolder import (
     BEST,
     CONFIG,
@@ -107,7 +107,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
 
 
 def _tell_beginning(plan: RunPlan, progress: Progress) -> None:
-    progress.note(table(plan.decisions))
+    progress.settings(plan.decisions)
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
 
@@ -151,6 +151,7 @@ def _course(plan: RunPlan) -> Course:
         patience=config.patience,
         save_every=config.save_every,
         max_overflows=config.max_overflows,
+        fixed_scale=plan.effect.precision.fixed_scale,
     )
 
 
@@ -205,6 +206,7 @@ def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | No
 def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> TrainResult:
     share = None if plan.effect.sink else share_of_waiting(state.wait_s, state.work_s)
     bound = judge_wait(share, state.timed_steps)
+    updates, skipped = state.step // plan.config.accumulate, state.last["skipped"]
     result = TrainResult(
         run=str(run),
         best_checkpoint=str(run / BEST),
@@ -218,6 +220,9 @@ def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> Tr
         dataset_digest=plan.dataset.digest,
         data_wait=None if share is None else round(share, 4),
         bound=bound,
+        updates=updates,
+        skipped=skipped,
+        warning=warn_of_skipped(skipped, updates, overflow_advice(plan.effect.precision.fixed_scale)),
     )
     if bound is not None and share is not None:
         progress.note(what_limited(bound, share, plan.effect.device))

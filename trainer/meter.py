@@ -63,10 +63,15 @@ class Meter:
         return self._free - self._began
 
     @property
-    def images_per_s(self) -> float:
-        """Throughput of the epoch so far; 0 before a step could be timed."""
+    def images_per_s(self) -> float | None:
+        """Throughput of the epoch so far; None before a step was timed."""
         seconds = self._wait_s + self._work_s
-        return self._timed_steps * self.batch_size / seconds if seconds > 0 else 0.0
+        return self._timed_steps * self.batch_size / seconds if seconds > 0 else None
+
+    @property
+    def rounded_images_per_s(self) -> float | None:
+        """The throughput as it is stored: to a tenth."""
+        return None if self.images_per_s is None else round(self.images_per_s, 1)
 
     @property
     def data_wait(self) -> float | None:

@@ -44,19 +44,20 @@ def mixed(network: Any, precision: Precision, names: Sequence[str]) -> Any:
         return precision.amp.make(network)
     # O2 and O3 give every cell a type, so what is kept is taken out meanwhile.
     for parent, name, _ in (*asked, *norms):
-        _put(parent, name, nn.Identity())
+        put_cell(parent, name, nn.Identity())
     changed = precision.amp.make(network)
     for parent, name, cell in asked:
-        _put(parent, name, cell.to_float(mstype.float32))
+        put_cell(parent, name, cell.to_float(mstype.float32))
     for parent, name, cell in norms:
-        _put(parent, name, Float32(cell, precision.dtype()))
+        put_cell(parent, name, Float32(cell, precision.dtype()))
     return changed
 
 
 Place = tuple[Any, str, Any]  # parent, name in it, cell
 
 
-def _places(network: Any) -> list[tuple[str, Place]]:
+def cell_places(network: Any) -> list[tuple[str, Place]]:
+    """The path of each cell of a network, and where it is."""
     found = []
     for path, parent in network.cells_and_names():
         for name, cell in parent.name_cells().items():
@@ -66,7 +67,7 @@ def _places(network: Any) -> list[tuple[str, Place]]:
 
 def _find(network: Any, names: Sequence[str]) -> list[Place]:
     """The outermost cells that a name matches."""
-    places = _places(network)
+    places = cell_places(network)
     found: list[Place] = []
     for wanted in names:
         matches = [place for path, place in places if wanted in (path, type(place[2]).__name__)]
@@ -83,12 +84,13 @@ def _unknown_norms(network: Any, inside: set[int]) -> list[Place]:
     known = tuple(amp.get_black_list())
     return [
         place
-        for _, place in _places(network)
+        for _, place in cell_places(network)
         if NORM.search(type(place[2]).__name__) and not isinstance(place[2], known) and id(place[2]) not in inside
     ]
 
 
-def _put(parent: Any, name: str, cell: Any) -> None:
+def put_cell(parent: Any, name: str, cell: Any) -> None:
+    """Put a cell in the place of the one called `name` in `parent`."""
     parent._cells[name] = cell
     if isinstance(parent, nn.SequentialCell):
         parent.cell_list = list(parent.cells())  # it runs this list, not its cells

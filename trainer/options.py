@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
 CONFIG_HELP = "TOML file of these options; a flag wins over it."
 # What is said of one call, not of a run. Keys are written with dashes.
-NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview"}
+NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview", "plan-cores", "plan-memory"}
 BY_DEVICE = "[default: by device]"
 
 
@@ -113,9 +114,30 @@ device_options = options(
     click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
 )
 
-output_options = options(
-    click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
-    click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings."),
+UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+
+
+def read_size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option for memory: 64GiB, 64GB or a number of bytes, in bytes. Raises click.BadParameter."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,15}) *([kmgt]?i?)b?", value.strip().lower())
+    if found is None or found[2] not in UNITS or not int(found[1]):
+        raise click.BadParameter(f"'{value}' is not a size; write it as 64GiB, 64GB or a number of bytes")
+    return int(found[1]) * UNITS[found[2]]
+
+
+plan_options = options(
+    click.option("--plan-cores", type=click.IntRange(1), metavar="N", help="With --dry-run: cores to plan for."),
+    click.option("--plan-memory", metavar="SIZE", callback=read_size, help="With --dry-run: free memory, as in 64GiB."),
+)
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+VERBOSE_HELP = "Show settings that are plain defaults, and MindSpore's own warnings."
+output_options = options(_json_option, click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP))
+measure_output_options = options(
+    _json_option, click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
 )
 
 # What decides a step and its feed.
@@ -184,6 +206,11 @@ run_options = options(
     ),
     click.option(
         "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
+    ),
+    click.option(
+        "--bind",
+        type=click.Choice(["core", "numa"]),
+        help="Bind each of the --ranks to its cores or NUMA node.",
     ),
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
     click.option("--tensorboard", is_flag=True, help="Write event files too (needs the extra of that name)."),

@@ -19,6 +19,7 @@ from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recip
 
 FLOAT_BYTES = 4
 SINK_COLUMN_BYTES = 256 << 20  # what a column of a batch may have on its way to the device
+UNMEASURED = "ImageNet's: the dataset was not measured"
 FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
 
 
@@ -104,7 +105,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
         decisions=(
             *effect.decisions,
             Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
-            Decision("mean / std", "default", scale, pixels_why),
+            Decision("mean / std", "default", scale, pixels_why, notable=pixels_why == UNMEASURED),
             *_mixing(config, recipe),
             Decision(
                 "peak lr",
@@ -114,7 +115,13 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
             ),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
             *_extras(config, dataset, steps),
-            Decision("steps an epoch", "default", str(steps), f"{dataset.splits['train'].rows} rows, the rest dropped"),
+            Decision(
+                "steps an epoch",
+                "default",
+                str(steps),
+                f"{dataset.splits['train'].rows} rows, the rest dropped",
+                notable=True,
+            ),
         ),
     )
 
@@ -211,7 +218,7 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
     if recipe.mean is not None and recipe.std is not None:
         return Pixels(size, recipe.mean, recipe.std), "fixed by the recipe"
     if dataset.pixels is None:
-        return Pixels(size, IMAGENET_MEAN, IMAGENET_STD), "ImageNet's: the dataset was not measured"
+        return Pixels(size, IMAGENET_MEAN, IMAGENET_STD), UNMEASURED
     # A channel without variation would divide by zero.
     red, green, blue = (max(value, 1.0) for value in dataset.pixels.std)
     why = f"measured on {dataset.pixels.images} images while sharding"

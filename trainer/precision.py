@@ -9,9 +9,11 @@ from trainer.errors import WrongUsage
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 AMP_DTYPES = ("float16", "bfloat16")
+STATIC = "mindspore.amp.StaticLossScaler"
 FIRST_SCALE = 2**16  # the largest float16 is 65504, so a gradient of 1 just survives; overflow halves it at once
 SCALE_FACTOR = 2
 SCALE_WINDOW = 2000  # finite steps in a row before the scale doubles
+LARGEST_SCALE = 3.4e38  # of float32, in which the loss is scaled
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,12 @@ class Precision:
     amp: Call
     scaler: Call | None
     decisions: tuple[Decision, ...]
+
+    @property
+    def fixed_scale(self) -> float | None:
+        """The loss scale when it is a number that does not change, None otherwise."""
+        fixed = self.scaler is not None and self.scaler.name == STATIC
+        return float(self.scaler.arguments["scale_value"]) if fixed and self.scaler is not None else None
 
     def dtype(self) -> Any:
         """The low type as MindSpore's object."""
@@ -89,7 +97,7 @@ def _scaler(scale: str) -> Call | None:
     if scale == "dynamic":
         arguments = {"scale_value": FIRST_SCALE, "scale_factor": SCALE_FACTOR, "scale_window": SCALE_WINDOW}
         return Call("mindspore.amp.DynamicLossScaler", arguments)
-    return Call("mindspore.amp.StaticLossScaler", {"scale_value": _static(scale)})
+    return Call(STATIC, {"scale_value": _static(scale)})
 
 
 def _static(scale: str) -> float:
@@ -97,6 +105,18 @@ def _static(scale: str) -> float:
         value = float(scale)
     except ValueError:
         value = 0.0
-    if not 1.0 <= value < float("inf"):
-        raise WrongUsage(f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number of at least 1")
+    if not 1.0 <= value <= LARGEST_SCALE:
+        raise WrongUsage(
+            f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number from 1 to {LARGEST_SCALE:g}, which is as "
+            "large as float32 goes"
+        )
     return value
+
+
+def overflow_advice(fixed_scale: float | None) -> str:
+    """What to try when updates are skipped because gradients overflow; `fixed_scale` is None for a dynamic scale."""
+    if fixed_scale is None:
+        return "the scale was halved each time; try a lower --lr, more warm-up or --amp-level O0"
+    if fixed_scale == 1.0:
+        return "the loss was not scaled up; try a lower --lr, more warm-up or --amp-level O0"
+    return f"try a --loss-scale below {fixed_scale:g}, or dynamic; if that does not help, a lower --lr"

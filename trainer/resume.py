@@ -13,7 +13,7 @@ from trainer.result import TrainResult
 from trainer.runfolder import CONFIG, RESULT, RUNS, holds_run
 
 # These change nothing in what is computed. The dataset may have moved: its digest is compared instead.
-FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every"}
+FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind"}
 
 
 def settled(config: RunConfig) -> RunConfig:

@@ -41,9 +41,14 @@ class Start:
             at=str(values["at"]),
             dataset_digest=str(values["dataset_digest"]),
             software={str(name): str(version) for name, version in values["software"].items()},
-            decisions=tuple(Decision(**{key: str(text) for key, text in one.items()}) for one in values["decisions"]),
+            decisions=tuple(_decision(one) for one in values["decisions"]),
             instruction_set=str(values.get("instruction_set", "")),
         )
+
+
+def _decision(values: dict[str, Any]) -> Decision:
+    setting, asked, effect, why = (str(values[key]) for key in ("setting", "asked", "effect", "why"))
+    return Decision(setting, asked, effect, why)
 
 
 def software() -> dict[str, str]:
@@ -63,9 +68,11 @@ def note_start(
     """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set)
-    path = run / STARTS
+    path, line = run / STARTS, asdict(start)
+    for decision in line["decisions"]:
+        del decision["notable"]  # how it is shown; all of them are stored
     with path.open("a") as file:
-        file.write(json.dumps(asdict(start)) + "\n")
+        file.write(json.dumps(line) + "\n")
     sync(path)
 
 

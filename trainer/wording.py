@@ -9,6 +9,7 @@ from trainer.details import summary
 from trainer.doctor import Diagnosis
 from trainer.evaluate import Evaluation
 from trainer.kernels import ONEDNN
+from trainer.progress import decimals
 from trainer.remedies import Tried
 from trainer.stages import Measured
 from trainer.verdict import BALANCED, COMPUTE, FEED, MARGIN
@@ -203,5 +204,5 @@ def eval_text(found: Evaluation) -> str:
     other = "" if found.same_data else "; not the dataset it was trained on"
     top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
     hits = f"{found.correct} of {found.rows}"
-    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {found.loss:.4f}{other}"
+    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {decimals(found.loss)}{other}"
     return "\n".join(filter(None, [first, summary(found)]))

@@ -80,6 +80,8 @@ def test_every_line_has_the_share_of_waiting_once_a_step_was_timed(tmp_path: Pat
     run.sinks(1, 1, 6)
     told = run.stream.getvalue().splitlines()
     assert ["data wait" in line for line in told] == [False, True, True, True, True, True]
+    assert ["images/s" in line for line in told] == [False, True, True, True, True, True]
+    assert ["left" in line for line in told] == [False, True, True, True, True, False], "the last is the epoch's"
 
 
 def test_times_of_whole_epochs_are_added_up_over_the_run(tmp_path: Path) -> None:
@@ -128,6 +130,31 @@ def test_too_many_overflows_in_a_row_end_the_run_and_fewer_do_not(tmp_path: Path
     Run(tmp_path, scaled=True, max_overflows=3).sinks(3, 1, 2)
     with pytest.raises(TrainerError, match="2 updates in a row overflowed, the last at step 3; the batch"):
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
+
+
+def test_overflow_under_a_fixed_scale_advises_a_lower_scale(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"; try a --loss-scale below 1e\+30, or dynamic"):
+        Run(tmp_path, scaled=True, max_overflows=2, fixed_scale=1e30).sinks(3, 1, 2)
+    with pytest.raises(TrainerError, match="; the scale was halved each time; try a lower --lr"):
+        Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
+
+
+def test_step_lines_tell_skipped_updates_and_the_best_so_far(tmp_path: Path) -> None:
+    run = Run(tmp_path, scaled=True)
+    run.skipped.assign_value(Tensor(np.int32(4)))
+    run.sinks(1, 1, 8)
+    told = [line for line in run.stream.getvalue().splitlines() if "  step " in line]
+    assert all("  lr 0.1  " in line and "  4 updates skipped" in line for line in told)
+    assert ["best 50.00%" in line for line in told] == [False] * 5 + [True] * 2
+
+
+def test_time_left_counts_training_and_evaluations_that_are_still_to_come() -> None:
+    course = Course(epochs=3, steps=10, rates=[0.1] * 30)
+    state = RunState(step=11, wait_s=2.0, work_s=8.0, timed_steps=10, last={"val_s": 4.0})
+    assert course.left_s(state, (9.0, 0.0, 1)) == pytest.approx(19 * 19 / 11 + 2 * 4.0)
+    assert course.left_s(state, (10.0, 10.0, 40)) == pytest.approx(19 * 0.5 + 2 * 4.0), "this epoch's speed alone"
+    assert course.left_s(RunState(step=10, last={"val_s": 4.0}), (0.0, 1.0, 1)) == pytest.approx(20 + 3 * 4.0)
+    assert course.left_s(RunState(step=1), (0.0, 0.0, 0)) is None
 
 
 def test_mindspore_counts_epochs_from_the_start_of_the_run_where_each_has_a_pipeline(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from schemas.errors import ContractError
 from trainer import cli
 from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
 from trainer.options import NOT_IN_A_FILE
+from trainer.result import TrainResult
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,6 +49,52 @@ def test_dry_run_as_json_holds_configuration_decisions_and_calls(stripes: Path) 
     assert shown["config"]["workers"] == 999
     assert next(d for d in shown["decisions"] if d["setting"] == "workers")["asked"] == "999"
     assert "mindspore.set_device(device_target='CPU')" in shown["calls"]
+
+
+@pytest.mark.parametrize(("skipped", "code"), [(0, 0), (5, 0), (10, 1)])
+def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
+    skipped: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = "so many were skipped" if skipped else None
+    result = TrainResult("r", "r/best.ckpt", 1, 0.5, 0.5, 1, 10, 1.0, None, "d", None, None, 10, skipped, warning)
+    monkeypatch.setattr(cli, "_train", lambda config, verbose: result)
+    monkeypatch.setattr("sys.argv", ["trainer", "run", "d"])
+    assert cli._run_program() == code
+    told = capsys.readouterr()
+    assert told.out == "val accuracy 50.00% (epoch 1 of 1, 1 s): r/best.ckpt\n"
+    assert told.err == ({0: "", 5: "Warning: so many were skipped\n", 10: "Error: so many were skipped\n"}[skipped])
+
+
+def test_dry_run_plans_for_the_cores_and_memory_that_are_given(stripes: Path) -> None:
+    asked = ["run", str(stripes), "--device", "Ascend", "--dry-run"]
+    told = CliRunner().invoke(cli.cli, [*asked, "--plan-cores", "48", "--plan-memory", "64GiB"]).stdout
+    assert "planned for 48 cores and 64.0 GiB of free memory\n" in told
+    assert "48 decode" in told
+    own = CliRunner().invoke(cli.cli, asked).stdout
+    assert "(this machine's); --plan-cores and --plan-memory take those of another\n" in own
+    small = json.loads(CliRunner().invoke(cli.cli, [*asked, "--plan-memory", "64MiB", "--json"]).stdout)
+    assert small["planned_for"]["memory_bytes"] == 64 << 20
+    assert "lowered" in next(one["why"] for one in small["decisions"] if one["setting"] == "prefetch")
+
+
+def test_dry_run_for_this_machine_says_nothing_of_another(stripes: Path) -> None:
+    assert (
+        "planned for" not in CliRunner().invoke(cli.cli, ["run", str(stripes), "--device", "CPU", "--dry-run"]).stdout
+    )
+
+
+@pytest.mark.parametrize("option", [["--plan-cores", "4"], ["--plan-memory", "4GB"]])
+def test_a_run_cannot_be_planned_for_another_machine(option: list[str]) -> None:
+    refused = CliRunner().invoke(cli.cli, ["run", "d", *option])
+    assert isinstance(refused.exception, WrongUsage)
+    assert str(refused.exception).startswith(f"{option[0]} is for --dry-run")
+
+
+@pytest.mark.parametrize("size", ["", "0", "0GiB", "-1G", "4X", "GiB", "1.5.2G", "1e9"])
+def test_size_of_another_form_is_wrong_usage(size: str) -> None:
+    refused = CliRunner().invoke(cli.cli, ["run", "d", "--dry-run", "--plan-memory", size])
+    assert refused.exit_code == 2
+    assert "is not a size; write it as 64GiB, 64GB or a number of bytes" in refused.output
 
 
 def settings_of(*arguments: str) -> dict[str, object]:

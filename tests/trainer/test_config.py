@@ -7,7 +7,7 @@ from trainer.cli import run
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 
-NOT_SETTINGS = {"config", "dry_run", "preview", "as_json", "verbose"}
+NOT_SETTINGS = {"config", "dry_run", "plan_cores", "plan_memory", "preview", "as_json", "verbose"}
 
 
 def test_options_of_run_are_the_fields_of_run_config_with_the_same_defaults() -> None:

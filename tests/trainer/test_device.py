@@ -1,4 +1,5 @@
 import inspect
+from dataclasses import replace
 
 import mindspore
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, table
 from trainer.device import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 
 ASCEND, PLAIN = Machine(ascend=True, cores=8), Machine(ascend=False, cores=2)
 
@@ -184,6 +185,29 @@ def test_table_is_aligned() -> None:
     assert table([Decision("sink", "on", "off", "CPU"), Decision("amp level", "default", "O0", "dear")]) == (
         "setting    asked    in effect  why\nsink       on       off        CPU\namp level  default  O0         dear"
     )
+
+
+def test_table_for_ascend_says_what_is_left_to_mindspore() -> None:
+    effect = decide(RunConfig("d"), ASCEND)
+    assert "O0 and O1 launch kernel by kernel, O2 the whole graph" in line(effect, "jit level").why
+    assert line(effect, "precision mode").effect == "must_keep_origin_dtype"
+    assert (line(effect, "compile cache").asked, line(effect, "compile cache").effect) == ("default", "off")
+    cached = line(decide(RunConfig("d"), replace(ASCEND, compile_cache=True)), "compile cache")
+    assert (cached.asked, cached.effect) == ("on", "on")
+    assert not {"precision mode", "compile cache"} & {one.setting for one in decide(RunConfig("d"), PLAIN).decisions}
+
+
+def test_binding_needs_processes_that_the_program_starts() -> None:
+    assert line(decide(RunConfig("d", ranks=2, bind="core"), ASCEND), "bind").why == "msrun --bind_core=True"
+    with pytest.raises(WrongUsage, match="--bind numa binds the processes of --ranks; give --ranks"):
+        decide(RunConfig("d", bind="numa"), ASCEND)
+    with pytest.raises(WrongUsage, match="or bind with your msrun"):
+        decide(RunConfig("d", bind="core"), replace(ASCEND, ranks=4))
+
+
+def test_plain_defaults_are_those_that_no_machine_has_changed() -> None:
+    shown = [one.setting for one in decide(RunConfig("d", amp_level="O1"), PLAIN).decisions if not one.plain]
+    assert shown == ["device", "amp level"]
 
 
 def test_call_to_something_that_does_not_exist_fails() -> None:

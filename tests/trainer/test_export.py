@@ -1,5 +1,6 @@
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import mindspore
@@ -9,9 +10,13 @@ from mindspore import Tensor, nn
 
 from trainer import checkpoint, export
 from trainer.config import RunConfig
-from trainer.device import check_export
+from trainer.device import InEffect, check_export, one_by_one
 from trainer.errors import TrainerError
+from trainer.models.mobilenet import mobilenet_v3
+from trainer.models.resnet import resnet18
 from trainer.models.tiny import tiny
+from trainer.onnx_cells import prepare_for_onnx
+from trainer.plan import Pixels
 
 ASKED = RunConfig("", device="CPU", workers=1)
 
@@ -53,6 +58,39 @@ def test_onnx_is_written_and_its_check_is_said(untrained: Path, tmp_path: Path) 
         assert made.note == "not checked: that takes pip install onnxruntime"
     else:
         assert made.difference < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("make", "lacking"), [(resnet18, nn.MaxPool2d), (mobilenet_v3, nn.HSwish), (mobilenet_v3, nn.HSigmoid)]
+)
+def test_network_prepared_for_onnx_gives_the_same_outputs_and_keeps_its_weights(
+    make: Callable[[int], nn.Cell], lacking: type[nn.Cell], cpu: InEffect
+) -> None:
+    network = make(3).set_train(False)
+    images = Tensor(np.random.default_rng(5).normal(size=(2, 3, 64, 64)).astype(np.float32))
+    before, names = network(images).asnumpy(), [parameter.name for parameter in network.get_parameters()]
+    prepare_for_onnx(network)
+    left = [cell for _, cell in network.cells_and_names() if isinstance(cell, lacking)]
+    assert not [cell for cell in left if getattr(cell, "use_pad", True)]
+    with one_by_one(cpu):
+        np.testing.assert_allclose(network(images).asnumpy(), before, atol=1e-6)
+    assert [parameter.name for parameter in network.get_parameters()] == names
+
+
+def test_pooling_that_is_not_right_after_a_relu_stays() -> None:
+    pool = nn.MaxPool2d(3, 2, pad_mode="pad", padding=1)
+    network = nn.SequentialCell([nn.Conv2d(3, 4, 1), pool, nn.ReLU()])
+    prepare_for_onnx(network)
+    assert network[1] is pool
+
+
+def test_resnet_is_written_as_onnx(cpu: InEffect, tmp_path: Path) -> None:
+    pixels = Pixels(64, (100.0,) * 3, (30.0,) * 3)
+    meta = checkpoint.Meta(RunConfig("", model="resnet18"), ("a", "b"), "digest", pixels, 1, 1, None)
+    checkpoint.save(tmp_path / "best.ckpt", resnet18(2), meta)
+    made = write(tmp_path / "best.ckpt", tmp_path / "m.onnx", "onnx")
+    assert Path(made.file).stat().st_size > 40_000_000
+    assert made.difference is None or made.difference < 1e-4
 
 
 def test_air_is_for_ascend_and_said_to_be() -> None:

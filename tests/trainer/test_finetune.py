@@ -187,12 +187,12 @@ def test_scale_of_another_form_is_refused(text: str) -> None:
 def test_scale_of_what_does_not_learn_is_refused(tmp_path: Path, cpu: InEffect) -> None:
     config = RunConfig("d", freeze=("stem",), lr_scale=("stem=0.1",))
     with pytest.raises(TrainerError, match="--lr-scale stem: no parameter that learns begins so"):
-        list(start_from(Net(3), config, tmp_path, 3))
+        list(start_from(Net(3), config, tmp_path, 3, 32))
 
 
 def test_run_that_goes_on_does_not_ask_for_its_first_weights(tmp_path: Path, cpu: InEffect) -> None:
     config = RunConfig("d", init="gone", freeze=("stem",))
-    assert [said.partition(":")[0] for said in start_from(Net(3), config, tmp_path, 3, fresh=False)] == ["freeze"]
+    assert [said.partition(":")[0] for said in start_from(Net(3), config, tmp_path, 3, 32, fresh=False)] == ["freeze"]
 
 
 def test_run_starts_from_given_weights_with_a_part_frozen(

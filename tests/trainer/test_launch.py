@@ -18,6 +18,7 @@ from tests.trainer.test_process import finish, start
 from trainer import checkpoint, data, loop
 from trainer.config import RunConfig
 from trainer.device import InEffect
+from trainer.launch import msrun_options
 from trainer.plan import Pixels
 from trainer.progress import Silent
 from trainer.ranks import rank_slice
@@ -41,6 +42,11 @@ def test_slices_of_all_ranks_cover_each_row_once(rows: int, ranks: int) -> None:
     slices = [rank_slice(rows, ranks, rank) for rank in range(ranks)]
     covered = [row for start, count in slices for row in range(start, start + count)]
     assert covered == list(range(rows))
+
+
+def test_binding_is_passed_to_msrun(tmp_path: Path) -> None:
+    assert "--bind_numa=True" in msrun_options(2, tmp_path, "numa")
+    assert not [option for option in msrun_options(2, tmp_path) if option.startswith("--bind")]
 
 
 def labels(batches: Any) -> list[list[int]]:

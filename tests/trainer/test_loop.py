@@ -34,6 +34,15 @@ def train(config: RunConfig) -> tuple[loop.TrainResult, str]:
     return loop.train(config, Lines(stream, 2), StopSignals()), stream.getvalue()
 
 
+def test_run_of_which_every_update_overflowed_says_so_in_its_lines_and_its_result(stripes: Path, cpu: InEffect) -> None:
+    asked = replace(QUICK, dataset=str(stripes), epochs=1, amp_level="O2", loss_scale="1e30", max_overflows=1000)
+    result, told = train(asked)
+    assert (result.updates, result.skipped, result.learnt) == (3, 3, False)
+    assert str(result.warning).startswith("3 of 3 updates were skipped because gradients overflowed")
+    assert "2 updates skipped" in next(line for line in told.splitlines() if "  step 2/3  " in line)
+    assert finished(replace(asked, out=result.run)) == result
+
+
 def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) -> None:
     result, told = train(replace(QUICK, dataset=str(stripes), batch_size=8, epochs=10))
     run = Path(result.run)
@@ -43,7 +52,8 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert result.best_accuracy is not None
     assert result.best_accuracy > 0.8
     assert (result.epochs, result.steps) == (10, 60)
-    assert "amp level" in told
+    assert "steps an epoch" in told
+    assert "amp level" not in told, "a plain default"
     assert "epoch 10/10  loss " in told
     assert result.bound in ("feed", "compute", "balanced")
     assert result.data_wait is not None

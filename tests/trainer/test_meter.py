@@ -8,7 +8,7 @@ def test_wait_and_throughput_leave_out_the_first_step_of_the_run() -> None:
     meter.epoch_begin(0.0)
     meter.step_begin(5.0)
     meter.step_end(60.0, loss=4.0)  # compiles
-    assert (meter.images_per_s, meter.data_wait) == (0.0, None)
+    assert (meter.images_per_s, meter.rounded_images_per_s, meter.data_wait) == (None, None, None)
     meter.step_begin(61.0)
     meter.step_end(64.0, loss=2.0)
     assert meter.images_per_s == pytest.approx(10 / 4)

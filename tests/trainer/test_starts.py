@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
+from trainer.decision import Decision
 from trainer.kernels import Begun
 from trainer.starts import Start, begun_with, note_start, software
 
@@ -19,6 +21,14 @@ def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
     assert (begun.step, begun.decisions, begun.dataset_digest) == (0, DECISIONS, "digest")
     assert (taken_up.step, taken_up.decisions) == (7, DECISIONS[:1])
     assert begun.at.endswith("+00:00")
+
+
+def test_every_decision_is_stored_whether_the_table_shows_it_or_not(tmp_path: Path) -> None:
+    notable, plain = Decision("device", "default", "CPU", "y", notable=True), Decision("mode", "default", "graph", "x")
+    note_start(tmp_path, 0, "digest", [notable, plain])
+    assert read(tmp_path)[0].decisions == (replace(notable, notable=False), plain)
+    stored = json.loads((tmp_path / "starts.jsonl").read_text())["decisions"][0]
+    assert stored == {"setting": "device", "asked": "default", "effect": "CPU", "why": "y"}
 
 
 def test_versions_that_decide_what_is_computed_are_named() -> None:

@@ -78,7 +78,8 @@ class Run:
         done = f"{len(self.epochs)} of {asked:g} epochs" if asked else f"{len(self.epochs)} epochs"
         if self.result is not None:
             early = asked is not None and len(self.epochs) < asked and self.options.get("patience") is not None
-            return f"complete, ended early after {done}" if early else "complete"
+            skipped = ", with many updates skipped" if self.result.get("warning") else ""
+            return f"complete, ended early after {done}{skipped}" if early else f"complete{skipped}"
         if self.in_work:
             return f"in training, {done} done"
         return f"{'stopped by a loss that was lost' if self.lost is not None else 'unfinished'}, {done} done"
