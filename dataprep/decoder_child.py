@@ -96,6 +96,8 @@ class DecoderChild:
 
         Raises DataprepError when MindSpore cannot be started.
         """
+        if self._ended:  # and no other could be started
+            raise ChildKilled("the decode process is gone")
         if not self._ready:
             self._await_start()
         assert self._process.stdin is not None

@@ -1,5 +1,6 @@
 """Lets a child process read shards back with the trainer's decoder, and finds the images that are at fault."""
 
+import errno
 import os
 import tempfile
 from collections import Counter, defaultdict
@@ -234,7 +235,15 @@ class Prover:
             raise DataprepError("the job was stopped")
 
     def _start(self) -> DecoderChild:
-        return DecoderChild(self._scratch, self._command)
+        try:
+            return DecoderChild(self._scratch, self._command)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+                raise
+            raise TryLater(
+                f"the process that decodes shards with MindSpore cannot be started ({error.strerror}): memory or "
+                "processes are short; give the job more or use fewer --workers, then the same command goes on"
+            ) from None
 
 
 def _no_culprit(files: ShardFiles, why: str) -> str:

@@ -1,5 +1,6 @@
 """Which losses of the decode child are an image's fault, and which are the machine's."""
 
+import errno
 import json
 import os
 import signal
@@ -108,6 +109,17 @@ def test_a_trial_that_is_killed_counts_neither_way(prove: Prove) -> None:
 def test_a_row_that_ends_children_only_behind_others_is_no_fault_but_ends_the_job(prove: Prove) -> None:
     with pytest.raises(TryLater, match="signal 11"):
         prove("crash@behind")
+
+
+def test_a_child_that_the_kernel_does_not_start_for_want_of_memory_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(decoder_child.subprocess, "Popen", refuse)
+    with pytest.raises(TryLater, match="cannot be started"):
+        Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5)
 
 
 def test_short_of_memory_one_thread_decodes(prove: Prove, tmp_path: Path) -> None:
