@@ -2,7 +2,7 @@
 
 oneDNN 3 (in MindSpore 2.9 and later; 2.7 and 2.8 have 2.2) prefers `jit_uni_ncsp` where AVX-512 is allowed. With the
 plain weights that MindSpore hands over, that is its reference path: 27 to 70 times slower than `gemm:jit`, which it
-takes under a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on any model).
+takes under a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on the small model that was tried).
 """
 
 import importlib.metadata
