@@ -17,7 +17,7 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     INDEXES and SHARD_NAME must be plain tables: a view or a generated column can compute for ever, or say anything.
     """
     if not path.is_file():
-        raise ContractError(f"{path.name} is missing or not a regular file")
+        raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
     db = None
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
