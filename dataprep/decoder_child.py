@@ -13,6 +13,7 @@ from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.native_stderr import stderr_file, take_text
+from dataprep.prove import PARENT
 
 START_S = 300.0
 SLICE_S = 1.0
@@ -69,7 +70,7 @@ class DecoderChild:
     def __init__(self, scratch: Path, command: Sequence[str]) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         # Its folder is another, so a relative entry would not be found. MindSpore takes paths as UTF-8 in any locale.
-        env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", PARENT: str(os.getpid())}
         self._stderr = stderr_file()
         self._process = subprocess.Popen(
             command,

@@ -15,7 +15,8 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.faults import reach
 from dataprep.lock import Lock
 from dataprep.receipt import ROWS
-from dataprep.workdir import NOTES, rename_into, sync, write_whole
+from dataprep.workdir import NOTES, rename_into, write_whole
+from schemas.files import sync
 from schemas.layout import DATASET, REJECTS, REPORT, RUN_LOG, SWAP, WORK, index_name
 
 NEXT = "next"  # in OUT/.work: the set that --overwrite builds

@@ -23,6 +23,7 @@ from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
+from schemas.files import give_group, sync
 from schemas.layout import DATASET, DUPLICATES, REJECTS, RUN_LOG, SPLITS, WORK, index_name
 
 NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
@@ -268,15 +269,6 @@ def write_output(path: Path, data: bytes) -> None:
         raise
 
 
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _move(part: Path, path: Path) -> None:
     rename_into(part, path)
     sync(path.parent)
@@ -284,6 +276,5 @@ def _move(part: Path, path: Path) -> None:
 
 def rename_into(part: Path, path: Path) -> None:
     """Give a whole file its name, and the group of the folder where this user may; the caller syncs the folder."""
-    with suppress(PermissionError):
-        os.chown(part, -1, path.parent.stat().st_gid)
+    give_group(part, path.parent.stat().st_gid)
     os.replace(part, path)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ContractError
+from schemas.files import sync
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.plan import Pixels
-from trainer.runfolder import BEST, sync
+from trainer.runfolder import BEST
 from trainer.state import RunState
 
 META = "trainer_meta"  # the entries of a checkpoint that are no weights

@@ -14,13 +14,14 @@ import numpy as np
 from mindspore import Tensor, nn
 from numpy.typing import NDArray
 
+from schemas.files import sync
 from trainer import checkpoint
 from trainer.config import RunConfig
 from trainer.device import check_export
 from trainer.errors import TrainerError
 from trainer.onnx_cells import prepare_for_onnx
 from trainer.restored import Restored, Show, in_effect, restore
-from trainer.runfolder import scratch, sync, write_whole
+from trainer.runfolder import scratch, write_whole
 
 # Largest difference of a logit, as a share of the largest logit: float32 sums may be taken in another order; float16
 # has ten bits of fraction.

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schemas.errors import ContractError
+from schemas.files import sync
 from trainer import checkpoint, faults
 from trainer.plan import RunPlan
 from trainer.resume import same_data
-from trainer.runfolder import BEST, LAST, METRICS, sync
+from trainer.runfolder import BEST, LAST, METRICS
 from trainer.state import RunState
 from trainer.step import TrainStep
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from schemas.files import sync
 from trainer.errors import Busy, TrainerError
 
 RUNS = Path("runs")
@@ -155,15 +156,6 @@ def write_whole(path: Path, data: str | bytes) -> None:
     finally:
         part.unlink(missing_ok=True)
     sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """Wait until what is known of a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

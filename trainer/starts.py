@@ -10,9 +10,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from schemas.files import sync
 from trainer.decision import Decision
 from trainer.kernels import Begun
-from trainer.runfolder import LAST, STARTS, sync
+from trainer.runfolder import LAST, STARTS
 
 PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 

@@ -1,0 +1,33 @@
+"""What is asked of a file system beside reading and writing: network and container mounts refuse some of it."""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+# CIFS, some FUSE and some network file systems cannot sync a folder, and say so in one of these ways.
+_NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF})
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk; a file system that cannot sync folders is excused.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def give_group(path: Path, group: int) -> None:
+    """Give a file to a group where that is possible. A user may not give it to any group, and in a container the group
+    may not be mapped (EINVAL); the file is as good without.
+    """
+    if os.stat(path).st_gid != group:
+        with contextlib.suppress(OSError):
+            os.chown(path, -1, group)
