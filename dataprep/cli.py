@@ -5,7 +5,6 @@ What a command needs is imported inside it, so that --help answers at once.
 
 import json
 import math
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.interrupts import Interrupted, raise_on_signals
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.memory import is_shortage
 from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, load_config
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
-from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT, stop_signals
+from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT
 from schemas.streams import prepare_streams, print_result
 from schemas.text_file import Unusable, read_text
 from schemas.working_directory import leave_unusable_directory
@@ -35,10 +35,6 @@ OUT_OF_MEMORY = (
 FOLDER = PathType(path_type=Path, file_okay=False)
 PATH = PathType(path_type=Path)
 FILE = PathType(path_type=Path, dir_okay=False, exists=True)
-
-
-class Interrupted(BaseException):
-    """A signal other than Ctrl-C: a scheduler wants the job to end."""
 
 
 class Program(click.Group):
@@ -63,8 +59,7 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exits by what went wrong."""
-        for number in set(stop_signals()) - {signal.SIGINT}:  # Python turns that one into KeyboardInterrupt
-            signal.signal(number, _interrupt)
+        raise_on_signals()
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
@@ -101,10 +96,6 @@ def _print(text: str) -> None:
     """Print a result; exits 1 where only stderr could take it."""
     if not print_result(text):
         sys.exit(1)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise Interrupted
 
 
 def _stopped(ctx: click.Context) -> str:

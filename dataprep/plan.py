@@ -166,12 +166,13 @@ class Plan:
         return Geometry(*self._meta["geometry"][split])
 
 
-def make_plan(path: Path | str, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+def make_plan(path: Path, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
     """Write the plan of what a scan found into an SQLite file at `path`; raises DataprepError when there is no plan.
 
     `source` is the folder's absolute path as portable_path gives it, kept so that a rerun with another is noticed.
     """
-    with closing(sqlite3.connect(path)) as db:
+    # No locks: the job holds its own, and some file systems (Lustre without flock, 9p, some FUSE) have none.
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as db:
         fill_plan(db, found, source, layout, options)
 
 

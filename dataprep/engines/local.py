@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dataprep.errors import DataprepError
 from dataprep.memory import demand_threads, is_shortage
 from dataprep.options import ShardOptions
 from dataprep.worker import start_process
@@ -58,7 +59,15 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
     for library in _THREADED:  # a worker loads NumPy before it runs a line of ours, and inherits this
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
+    try:
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        raise DataprepError(
+            f"worker processes cannot be started, because /dev/shm cannot be used ({error.strerror}); mount it "
+            "writable with at least 1 MiB, or give --engine serial"
+        ) from None
     with _thread_shortages() as check_threads:
 
         def count() -> int:

@@ -35,7 +35,9 @@ class IndexWriter:
         self._path = shard.with_name(index_name(shard.name))
         self._path.unlink(missing_ok=True)
         self._fields = schema.index_fields
-        self._db = sqlite3.connect(self._path, isolation_level=None)
+        # No locks: nobody else knows the attempt folder, and some file systems have none.
+        address = f"{self._path.absolute().as_uri()}?nolock=1"
+        self._db = sqlite3.connect(address, isolation_level=None, uri=True)
         # Nothing here needs a journal: a shard that was not finished is thrown away whole.
         for pragma in ("page_size = 4096", "journal_mode = OFF", "synchronous = OFF", "encoding = 'UTF-8'"):
             self._db.execute(f"PRAGMA {pragma}")
