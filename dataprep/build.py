@@ -12,6 +12,7 @@ from dataprep.absence import TRANSIENT, Presence
 from dataprep.engines import ENGINES, Crew, TaskKilled
 from dataprep.errors import DataprepError, TryLater
 from dataprep.faults import reach
+from dataprep.interrupts import deferred
 from dataprep.memory import MemoryShortage
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
@@ -138,23 +139,26 @@ def _results(
     proving: dict[Future[Proof], tuple[Receipt, PlannedShard]] = {}
     try:
         while True:
-            while len(building) + len(proving) < 2 * crew.workers() + 1 and (task := next(tasks, None)):
-                building[crew.executor.submit(build_shard, task)] = task.shard
-            waiting: list[Future[Any]] = [*building, *proving]
-            if not waiting:
-                return
-            done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
+            # A signal must not be raised while a lock of concurrent.futures is held. The serial engine has none, and
+            # builds a whole shard within submit.
+            with deferred() if crew.killable else nullcontext():
+                while len(building) + len(proving) < 2 * crew.workers() + 1 and (task := next(tasks, None)):
+                    building[crew.executor.submit(build_shard, task)] = task.shard
+                waiting: list[Future[Any]] = [*building, *proving]
+                if not waiting:
+                    return
+                done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
             at_work = work.under_way({planned.name for planned in building.values()})
             progress.under_way(at_work + sum(planned.items for _, planned in proving.values()))
-            for future in done:
-                if future in building:
+            with deferred():
+                for future in done & building.keys():
                     planned = building[future]
                     receipt = future.result()
                     del building[future]
                     proving[prove(receipt)] = receipt, planned
-                else:
-                    receipt, planned = proving.pop(future)
-                    yield receipt, future.result(), planned
+                proofs = [(*proving.pop(future), future.result()) for future in done & proving.keys()]
+            for receipt, planned, proof in proofs:
+                yield receipt, proof, planned
     except TaskKilled:
         raise WorkerDied([planned.name]) from None
     except BrokenExecutor:

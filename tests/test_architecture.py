@@ -31,7 +31,7 @@ ALLOWED_IN = {
 DATAPREP_LEVELS = [
     {
         *("errors", "item", "keys", "faults", "software", "labels"),
-        *("native_stderr", "memory", "decode_deadline", "originals"),
+        *("native_stderr", "memory", "decode_deadline", "originals", "interrupts"),
     },
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},

@@ -1,0 +1,40 @@
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from dataprep.interrupts import Interrupted, deferred, raise_on_signals
+from schemas.stop_signals import stop_signals
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in stop_signals()}
+    raise_on_signals()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, Interrupted)])
+def test_a_signal_is_raised_at_once_or_where_the_deferral_ends(number: int, error: type[BaseException]) -> None:
+    with pytest.raises(error):
+        os.kill(os.getpid(), number)
+    steps = []
+    with pytest.raises(error):
+        with deferred():
+            with deferred():
+                os.kill(os.getpid(), number)
+                steps.append("inside")
+            steps.append("still inside")
+        steps.append("never")
+    assert steps == ["inside", "still inside"]
+
+
+def test_of_several_signals_the_first_is_raised_and_nothing_is_left() -> None:
+    with pytest.raises(Interrupted), deferred():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    with deferred():
+        pass
