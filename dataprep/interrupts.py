@@ -1,7 +1,7 @@
 """Signals that end a job, raised where that is safe.
 
-Python runs a handler between any two steps of the main thread. An exception raised inside concurrent.futures can leave one
-of its locks taken, and then the pool's own thread, and the end of the process, wait for ever (met on Python 3.11).
+Python runs a handler between any two steps of the main thread. An exception raised inside concurrent.futures can leave
+one of its locks taken, and then the pool's own thread and the end of the process wait for ever (met on Python 3.11).
 """
 
 import signal

@@ -17,24 +17,32 @@ def handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def send(*numbers: int) -> None:
+    for number in numbers:
+        os.kill(os.getpid(), number)
+
+
+def defer(steps: list[str], *numbers: int) -> None:
+    with deferred():
+        with deferred():
+            send(*numbers)
+            steps.append("inside")
+        steps.append("still inside")
+    steps.append("never")
+
+
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, Interrupted)])
 def test_a_signal_is_raised_at_once_or_where_the_deferral_ends(number: int, error: type[BaseException]) -> None:
     with pytest.raises(error):
-        os.kill(os.getpid(), number)
-    steps = []
+        send(number)
+    steps: list[str] = []
     with pytest.raises(error):
-        with deferred():
-            with deferred():
-                os.kill(os.getpid(), number)
-                steps.append("inside")
-            steps.append("still inside")
-        steps.append("never")
+        defer(steps, number)
     assert steps == ["inside", "still inside"]
 
 
 def test_of_several_signals_the_first_is_raised_and_nothing_is_left() -> None:
-    with pytest.raises(Interrupted), deferred():
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(Interrupted):
+        defer([], signal.SIGTERM, signal.SIGINT)
     with deferred():
         pass
