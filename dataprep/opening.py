@@ -8,7 +8,7 @@ from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, SWAP, WORK, index_name
+from schemas.layout import DATASET, WORK, index_name
 from schemas.record import RecordSchema
 
 
@@ -41,7 +41,7 @@ def open_set(path: Path, split: str | None) -> RecordSet:
     if path.is_file() and path.name != DATASET:
         return _from_header(path)
     folder = path.parent if path.name == DATASET else path
-    if (folder / DATASET).exists() or (folder / WORK / SWAP).is_file():  # half moved, it is no set yet: a sentence
+    if (folder / DATASET).exists() or (folder / WORK).is_dir():  # unsealed or half moved, it is no set yet: a sentence
         return _from_manifest(folder, split)
     return _from_header(_only_set(folder))
 

@@ -6,6 +6,7 @@ from mindspore.mindrecord import FileWriter
 
 from dataprep.errors import DataprepError
 from dataprep.inspection import inspect, read_key, read_row, save_image
+from schemas.errors import ContractError
 from tests.dataprep.conftest import Files, picture, shard
 
 
@@ -76,3 +77,9 @@ def test_bytes_that_are_no_text_are_found_by_their_escaped_key(files: Files, tmp
 def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"holds neither dataset\.json nor MindRecord files"):
         inspect(tmp_path)
+
+
+def test_a_set_that_is_not_sealed_is_named_as_that(sealed: Path) -> None:
+    (sealed / "dataset.json").unlink()
+    with pytest.raises(ContractError, match="is not sealed"):
+        inspect(sealed)
