@@ -23,7 +23,7 @@ echo "== trainer run $demo/dataset --epochs 8 --out $demo/run"
 cat <<END
 
 What lies where:
-  $demo/raw       the raw images, one folder a class
+  $demo/raw       the raw images, one folder per class
   $demo/dataset   the sealed MindRecord set: dataset.json, shards with their indexes, rejects.jsonl
   $demo/run       best.ckpt, last.ckpt, config.json, metrics.jsonl
 Next: .venv/bin/dataprep inspect $demo/dataset --row 0

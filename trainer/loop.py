@@ -180,8 +180,9 @@ def _replay(plan: RunPlan, state: RunState) -> str:
         return f"; the pipeline first replays all {state.step} batches before it"
     if not start:
         return ""
-    took = f"{state.meter.get('elapsed_s', 0.0):.0f} s"
-    return f"; the pipeline first replays {start} batches of this epoch, in less than the {took} they took to train"
+    took = state.meter.get("elapsed_s", 0.0)
+    at_most = f", in less than the {took:.0f} s they took to train" if took >= 1 else ""
+    return f"; the pipeline first replays {start} batches of this epoch{at_most}"
 
 
 def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:

@@ -116,7 +116,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
             *_extras(config, dataset, steps),
             Decision(
-                "steps an epoch",
+                "steps per epoch",
                 "default",
                 str(steps),
                 f"{dataset.splits['train'].rows} rows, the rest dropped",

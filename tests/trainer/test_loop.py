@@ -52,7 +52,7 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert result.best_accuracy is not None
     assert result.best_accuracy > 0.8
     assert (result.epochs, result.steps) == (10, 60)
-    assert "steps an epoch" in told
+    assert "steps per epoch" in told
     assert "amp level" not in told, "a plain default"
     assert "epoch 10/10  loss " in told
     assert result.bound in ("feed", "compute", "balanced")
