@@ -52,7 +52,7 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
     if not options.max_rejects.allows(len(rejects), candidates):
         return (
             f"{len(rejects)} of {candidates} files were refused ({reasons}), more than --max-rejects "
-            f"{options.max_rejects} allows (the same command with a larger one seals what was built)"
+            f"{options.max_rejects} allows (the same command with a larger --max-rejects seals what was built)"
         )
     planned = [sum(rows) for rows in zip(*plan.class_rows().values(), strict=True)]
     written = [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
@@ -60,7 +60,8 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
         if not options.max_class_loss.allows(before - after, before):
             return (
                 f"class '{name}' lost {before - after} of its {before} files, more than --max-class-loss "
-                f"{options.max_class_loss} allows (the same command with a larger one seals what was built)"
+                f"{options.max_class_loss} allows (the same command with a larger --max-class-loss seals what was "
+                "built)"
             )
     return None
 

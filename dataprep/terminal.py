@@ -42,16 +42,19 @@ class TerminalProgress:
             self._say_sometimes(f"scanning: {found:,} files")
 
     def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
-        """Called when the work is known, and again when a split has to be built with larger pages."""
+        """Called when the work is known, and again when shards have to be built in another way."""
         self.close()
-        self.warn(plan.warnings)
+        again = self._shards > 0  # images were found to be at fault, or pages too small
+        self.warn(() if again else plan.warnings)
         self._total = sum(shard.items for shard in missing)
         self._done = 0
         self._shards, self._shards_done = len(plan.shards), len(plan.shards) - len(missing)
         self._seen = deque([(time.monotonic(), 0)])
         done = len(plan.shards) - len(missing)
         resumed = f", {done:,} of them done already" if done else ""
-        if self._verbosity >= 0:
+        if self._verbosity >= 0 and again:
+            self._say(f"{many(len(missing), 'shard')} left to build, or to build again")
+        elif self._verbosity >= 0:
             images, classes = many(plan.item_count, "image"), many(len(plan.classes), "class", "classes")
             sizes = f"{images} in {classes}, {many(len(plan.shards), 'shard')}"
             self._say(f"planned: {sizes}{resumed}")

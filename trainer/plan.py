@@ -119,11 +119,15 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
                 "steps per epoch",
                 "default",
                 str(steps),
-                f"{dataset.splits['train'].rows} rows, the rest dropped",
+                _dropped_rows(dataset.splits["train"].rows, steps * config.batch_size * effect.num_shards),
                 notable=True,
             ),
         ),
     )
+
+
+def _dropped_rows(rows: int, used: int) -> str:
+    return f"{rows} rows" + (f", of which the last {rows - used} fill no batch and are left out" if rows > used else "")
 
 
 def _check_forms(config: RunConfig) -> None:
