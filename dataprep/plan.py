@@ -323,6 +323,7 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
         raise DataprepError(f"--num-shards {options.num_shards} is more than the {most} images to put into them")
     for split, (first, last, size, largest) in splits.items():
         count = place.shard_count(size, train_bytes, shard_size, options.num_shards)
+        count = min(count, rows[split])  # a tiny --shard-size means a shard per image, not empty ones
         _cut_split(db, split, first, last, size, count)
         planned = place.geometry((size + rows[split] * place.ROW_OVERHEAD) // count, largest, count)
         geometry[split] = [planned.header_size, planned.page_size]

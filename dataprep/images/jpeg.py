@@ -14,7 +14,7 @@ _NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
-_SOI, _EOI, _SOS, _COMMENT = 0xD8, 0xD9, 0xDA, 0xFE
+_SOI, _EOI, _SOS, _QUANTISATION, _COMMENT = 0xD8, 0xD9, 0xDA, 0xDB, 0xFE
 _JFIF, _PROFILE, _ADOBE = 0xE0, 0xE2, 0xEE
 _APPLICATION = range(0xE0, 0xF0)
 _SHORTEST_FRAME = 8 + 3  # bytes that a frame header of one component announces
@@ -91,6 +91,8 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
         if marker in _FRAMES:
             scans = _begin(data, segment, frame)
             frame = segment.body - 1
+        if marker == _QUANTISATION and _has_zero(data[segment.body + 2 : segment.header_end]):
+            return Chain("a quantisation table holds a zero", checksum=True)
         bare &= marker not in _APPLICATION or marker in (_JFIF, _ADOBE)
         if marker == _SOS:
             if frame < 0:
@@ -103,6 +105,20 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
             if scans:
                 scans.add(data[segment.body + 2 : segment.header_end], data, segment.header_end, segment.end)
     return Chain("it ends without an end-of-image marker")
+
+
+def _has_zero(tables: bytes) -> bool:
+    """Return True if a quantisation table holds a zero, which T.81 (B.2.4.1) does not allow: decoders lose that
+    frequency in every block, without a word.
+    """
+    at = 0
+    while at < len(tables):
+        width = 2 if tables[at] >> 4 else 1
+        values = tables[at + 1 : at + 1 + 64 * width]
+        if any(not any(values[i : i + width]) for i in range(0, len(values), width)):
+            return True
+        at += 1 + 64 * width
+    return False
 
 
 def _begin(data: bytes, segment: _Segment, frame: int) -> Scans | None:

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
     if "train" in splits.values():
         if rest:
             raise DataprepError(_beside(root, splits, rest))
+        _check_split_depth(tree, root, splits)
         return "splits"
     if not rest:
         raise DataprepError(_without_train(root, list(splits)))
@@ -99,6 +101,23 @@ def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
                 f"SOURCE {root} can be read in two ways: its folder '{name}' holds {_some(list(splits) or inside)}, "
                 f"which may be {may_be}. If '{name}' is a whole set, give it as SOURCE: {os.path.join(root, name)}. If "
                 f"'{name}' is a class: --layout classes, which takes no notice of the folders within it"
+            )
+
+
+def _check_split_depth(tree: Tree, root: Path, splits: Iterable[str]) -> None:
+    """Raise DataprepError when the only folder in a split holds folders only: they are the classes, not it."""
+    for split in splits:
+        [*entries] = islice(tree.entries(split), 2)
+        if len(entries) != 1 or isinstance(entries[0], ClosedFolder) or not entries[0].is_folder:
+            continue
+        only = entries[0].path
+        inside = list(islice(tree.entries(only), _LOOK_AT_ENTRIES))
+        names = sorted(e.name for e in inside if not isinstance(e, ClosedFolder) and e.is_folder)
+        if names and len(names) == len(inside):
+            raise DataprepError(
+                f"SOURCE {root} can be read in two ways: '{only}', the only folder in '{split}', holds {_some(names)}, "
+                f"which may be the classes. If they are, move them up into '{split}', and so in each split. If "
+                f"'{entries[0].name}' is the only class: --layout splits"
             )
 
 

@@ -201,3 +201,28 @@ def test_camera_raw_is_known_wherever_the_sensor_is() -> None:
 def test_camera_raw_is_refused_when_only_headers_are_looked_at(path: Path) -> None:
     with pytest.raises(Refusal, match="camera raw"):
         normalise(path.read_bytes(), Policy(check="header"))
+
+
+@pytest.mark.parametrize("kept", ["pixels", "pixels and more"])
+def test_a_deflated_strip_that_does_not_end_with_its_size_is_corrupt(kept: str) -> None:
+    grey = Image.new("L", (64, 64), 9)
+    whole = encoded(grey, "TIFF", compression="tiff_adobe_deflate")
+    assert normalise(whole, Policy()).width == 64
+    pixels = bytes(64 * 64)
+    packer = zlib.compressobj(0)  # stored: every byte stands in the stream, and its end can be left out
+    stream = packer.compress(pixels + bytes(500 * (kept != "pixels"))) + packer.flush(zlib.Z_SYNC_FLUSH)
+    directory = int.from_bytes(whole[4:8], "little")
+    count = int.from_bytes(whole[directory : directory + 2], "little")
+    data = bytearray(whole[:8] + stream)
+    data += bytes(len(data) % 2)
+    entries = bytearray(whole[directory : directory + 2 + 12 * count + 4])
+    for entry in range(2, 2 + 12 * count, 12):
+        tag = int.from_bytes(entries[entry : entry + 2], "little")
+        if tag in (273, 279):  # where the only strip is, and its bytes
+            entries[entry + 2 : entry + 4] = (4).to_bytes(2, "little")
+            entries[entry + 8 : entry + 12] = (8 if tag == 273 else len(stream)).to_bytes(4, "little")
+    data[4:8] = len(data).to_bytes(4, "little")
+    with pytest.raises(Refusal) as refused:
+        normalise(bytes(data + entries), Policy())
+    assert refused.value.reason in ("corrupt", "truncated")
+    assert "strip 0" in refused.value.detail

@@ -131,3 +131,26 @@ def test_more_scans_than_anyone_writes_are_refused_though_they_are_in_order() ->
     assert with_scans(headers[: MOST_SCANS - 1]).missing()
     with pytest.raises(ScanProblem, match=f"more than {MOST_SCANS} scans"):
         with_scans(headers[:MOST_SCANS])
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_quantisation_table_with_a_zero_is_corrupt(wide: bool) -> None:
+    data = encoded(Image.new("RGB", (16, 16), (9, 90, 200)), "JPEG")
+    at = data.index(b"\xff\xdb")
+    size = int.from_bytes(data[at + 2 : at + 4], "big")
+    values = data[at + 5 : at + 69]
+    if wide:  # 16-bit values: a zero byte of one is no zero
+        table = b"\x10" + b"".join(b"\0" + bytes([value]) for value in values)
+        assert jpeg_chain(with_table(data, at, size, table)).problem is None
+        table = table[:-1] + b"\0"
+    else:
+        table = b"\0" + values[:-1] + b"\0"
+    chain = jpeg_chain(with_table(data, at, size, table))
+    assert chain.problem is not None
+    assert "quantisation" in chain.problem
+    assert chain.reason == "corrupt"
+
+
+def with_table(data: bytes, at: int, size: int, table: bytes) -> bytes:
+    """The JPEG with `table` in place of the first segment of quantisation tables."""
+    return data[:at] + b"\xff\xdb" + (len(table) + 2).to_bytes(2, "big") + table + data[at + 2 + size :]

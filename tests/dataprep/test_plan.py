@@ -72,6 +72,11 @@ def test_more_shards_than_images_are_refused() -> None:
         plan(items({"cat": 3}), num_shards=8, val=0.0)
 
 
+def test_a_shard_size_below_that_of_an_image_gives_a_shard_per_image() -> None:
+    made = plan(items({"cat": 3}), shard_size=1, val=0.0)
+    assert [shard.items for shard in made.shards] == [1, 1, 1]
+
+
 def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
     sizes = [1 << 20, 1, 1, 1]
     found = [Folder("a", None), *(Item(f"a/{n}.jpg", "a", None, size, 0) for n, size in enumerate(sizes))]

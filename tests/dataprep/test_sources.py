@@ -295,3 +295,16 @@ def test_names_that_are_not_utf8_have_keys(files: Files) -> None:
     with open(os.fsencode(root) + b'/a/\xff\n\t".jpg', "wb") as file:
         file.write(picture(1))
     assert keys(scan(root)) == ['a/%FF\n\t".jpg', "a/1.jpg"]
+
+
+def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None:
+    names = ["train/images/a/1.jpg", "train/images/b/2.jpg", "val/images/a/3.jpg"]
+    root = files(dict.fromkeys(names, b"x"))
+    with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', holds 'a', 'b'"):
+        detect_layout(root, WalkOptions())
+    assert detect_layout(root, WalkOptions(), "splits") == "splits"
+
+
+def test_a_split_of_one_class_with_folders_and_images_is_taken(files: Files) -> None:
+    names = ["train/cat/old/1.jpg", "train/cat/2.jpg", "val/cat/3.jpg"]
+    assert detect_layout(files(dict.fromkeys(names, b"x")), WalkOptions()) == "splits"

@@ -108,7 +108,10 @@ def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
                 piece = inflater.unconsumed_tail
     except zlib.error as error:
         return f"is damaged ({error})"
-    return None if values >= strip.least else f"inflates to {values} of {strip.least} bytes"
+    if not strip.least <= values <= strip.most:
+        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, its size asks for {strip.least}"
+    # The checksum stands behind the end: without it nothing tells zeroed bytes from a picture.
+    return None if inflater.eof else "ends before its checksum"
 
 
 def _lzw(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
