@@ -46,7 +46,17 @@ class OutOfMemory(ChildLost):
 
 
 class ChildDied(ChildLost):
-    """The child ended by another signal or an exit code."""
+    """The child ended by another signal or an exit code; `by_signal` says which of them."""
+
+    def __init__(self, text: str, by_signal: bool) -> None:
+        super().__init__(text)
+        self.by_signal = by_signal
+
+
+class ChildLostAtStart(ChildLost):
+    """The child was ended by a signal while it started, as happens where memory is short; no image was named to it."""
+
+    blameless = True
 
 
 class ChildSilent(ChildLost):
@@ -114,6 +124,8 @@ class DecoderChild:
         try:
             self._answer(START_S)
         except ChildDied as lost:
+            if lost.by_signal:  # what is installed wrongly ends by an exit code, each time
+                raise ChildLostAtStart(f"{lost} while it started") from None
             raise DataprepError(
                 f"MindSpore cannot be started to prove the shards ({lost}); see what `python -c 'import mindspore'` "
                 "says, or go without with --prove off"
@@ -163,7 +175,7 @@ class DecoderChild:
             raise ChildKilled("the decode process was killed (signal 9)")
         if is_out_of_memory(said):
             raise OutOfMemory(f"the decode process was refused memory and ended by {how}")
-        raise ChildDied(f"the decoder ended by {how}")
+        raise ChildDied(f"the decoder ended by {how}", code < 0)
 
     def end(self) -> None:
         """End the process and close what belongs to it; may be called again."""

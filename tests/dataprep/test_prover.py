@@ -76,7 +76,8 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    "act", ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "refused@3"]
+    "act",
+    ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
 )
 def test_a_loss_that_does_not_come_again_is_no_image_s_fault(prove: Prove, act: str) -> None:
     assert prove(act, "fine") == Verdict()
@@ -94,7 +95,9 @@ def test_an_image_that_ends_or_silences_two_fresh_children_alone_is_at_fault(
     assert alone == [2, 3]
 
 
-@pytest.mark.parametrize("act", ["kill@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"])
+@pytest.mark.parametrize(
+    "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
+)
 def test_the_third_loss_that_no_image_explains_ends_the_job_for_now(prove: Prove, tmp_path: Path, act: str) -> None:
     with pytest.raises(TryLater, match="was lost 3 times over shard, and no image is to blame"):
         prove(act)
