@@ -359,6 +359,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
 
 def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
+    prepare_streams()
     use_utf8()
     code = _run_program()
     rank.note_end(code)
@@ -366,7 +367,6 @@ def main() -> NoReturn:
 
 
 def _run_program() -> int:
-    prepare_streams()
     leave_unusable_directory()
     try:
         code = cli.main(standalone_mode=False)

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SAY = (
     "from schemas.streams import prepare_streams, print_result\nimport sys\nprepare_streams()\n"
     "sys.stderr.write('progress\\n')\nkept = print_result('\\u732b 1.0')\nsys.exit(0 if kept else 1)\n"
@@ -36,3 +38,11 @@ def test_a_result_that_stdout_cannot_take_is_told_on_stderr() -> None:
     done = run(">/dev/full")
     assert done.returncode == 1
     assert "猫 1.0\nError: the result above could not be written to stdout: No space left" in done.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["dataprep", "trainer"])
+def test_closed_streams_harm_no_program_that_starts_again_for_its_locale(program: str) -> None:
+    script = f'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$0" -m {program} --version <&- >&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
