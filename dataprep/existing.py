@@ -15,7 +15,7 @@ from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, REJECTS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, WORK, index_name
 
 Mended = dict[str, dict[str, tuple[int, int]]]  # shard -> key -> size in bytes, time of change in ns
 _FLAGS = {NEXT: "--overwrite", RETRY: "--retry-rejects"}
@@ -71,7 +71,7 @@ def replaced_set(out: Path) -> Dataset:
 
 def shard_names(dataset: Dataset) -> list[str]:
     """The shards of all splits."""
-    return [shard.name for split in dataset.splits.values() for shard in split.shards]
+    return [shard.name for shard in dataset.shards]
 
 
 def file_names(dataset: Dataset) -> frozenset[str]:
@@ -84,7 +84,7 @@ def unfinished(out: Path) -> str | None:
     """What an interrupted command has left beside the sealed set, and what to do about it."""
     for folder, flag in _FLAGS.items():
         begun = out / WORK / folder
-        if (begun / WORK / "plan.sqlite").is_file():
+        if (begun / WORK / PLAN).is_file():
             return (
                 f"an unfinished {flag} lies in {begun}: the command that began it goes on; to give it up, remove that "
                 "folder"
@@ -101,7 +101,7 @@ def check_present(source: Path, out: Path, deadline_s: float) -> bool:
 
 
 def _planned_from(out: Path) -> str | None:
-    path = out / WORK / "plan.sqlite"
+    path = out / WORK / PLAN
     if not path.is_file():
         return None
     with closing(Plan.open(path)) as plan:

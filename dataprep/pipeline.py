@@ -42,12 +42,10 @@ from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pendi
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
-from schemas.layout import WORK
+from schemas.errors import AWAY_ERRORS
+from schemas.layout import PLAN, WORK
 
 LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
-# What a disk or a network file system says while it is away; waiting cures it.
-_AWAY = ("EIO", "ESTALE", "ENODEV", "ENXIO", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "EREMOTEIO")
-AWAY = frozenset(getattr(errno, name) for name in _AWAY)
 NOTHING = Existing()
 
 
@@ -169,7 +167,7 @@ def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Datas
                 finish(folder)
             dataset, built = _build(work, held, job)
     finally:
-        if not (folder / WORK / "plan.sqlite").is_file():  # nothing of it was begun
+        if not (folder / WORK / PLAN).is_file():  # nothing of it was begun
             shutil.rmtree(folder, ignore_errors=True)
     begin(held.out, beside, shard_names(old), shard_names(dataset) if beside == RETRY else ())
     return dataset, built
@@ -279,7 +277,7 @@ def disk_errors(out: Path) -> Iterator[None]:
             raise DataprepError(
                 f"cannot write at {where}: {error.strerror}; mend that and the same command goes on"
             ) from None
-        if error.errno in AWAY:
+        if error.errno in AWAY_ERRORS:
             raise TryLater(
                 f"the disk fails at {where}: {error.strerror}; once it is well, the same command goes on"
             ) from None

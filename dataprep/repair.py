@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,8 @@ def repair(folder: Path) -> Repaired:
     Raises ContractError when the manifest itself is unsound: then nothing says what is right.
     """
     dataset = load_dataset(folder)
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    done = _restore_names(folder, shards)
-    for shard in shards:
+    done = _restore_names(folder, dataset.shards)
+    for shard in dataset.shards:
         path, index = folder / shard.name, folder / index_name(shard.name)
         sound = index.is_file() and file_sha256(index) == shard.index_sha256
         if not sound and path.is_file() and file_sha256(path) == shard.sha256:
@@ -59,7 +58,7 @@ def repair(folder: Path) -> Repaired:
     return Repaired(str(folder), done, verify(folder).problems)
 
 
-def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
+def _restore_names(folder: Path, shards: Sequence[Shard]) -> list[str]:
     """Find files by digest that lie under another name; move all of them aside first, since names may be swapped."""
     moves = _misplaced(folder, shards)
     # Killed on the way, the next repair finds them by their digests under these names too; no job sweeps them away.
@@ -70,7 +69,7 @@ def _restore_names(folder: Path, shards: list[Shard]) -> list[str]:
     return [f"{path.name} is {target.name} again" for path, target in moves.items()]
 
 
-def _misplaced(folder: Path, shards: list[Shard]) -> dict[Path, Path]:
+def _misplaced(folder: Path, shards: Sequence[Shard]) -> dict[Path, Path]:
     """Return the files that lie under another name than they were sealed under, with the path where they belong."""
     wanted = {s.sha256: s.name for s in shards} | {s.index_sha256: index_name(s.name) for s in shards}
     sizes = {s.bytes for s in shards} | {s.index_bytes for s in shards}
@@ -115,8 +114,7 @@ def salvage(folder: Path, new: Path) -> Salvaged:
     if new.exists() and (not new.is_dir() or any(new.iterdir())):
         raise DataprepError(f"{new} is not an empty folder; choose another")
     new.mkdir(parents=True, exist_ok=True)
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    found_at = {target.name: path for path, target in _misplaced(folder, shards).items()}
+    found_at = {target.name: path for path, target in _misplaced(folder, dataset.shards).items()}
     lost: list[Reject] = []
     splits, gone = {}, {}
     for name, split in dataset.splits.items():

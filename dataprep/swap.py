@@ -17,13 +17,13 @@ from dataprep.lock import Lock
 from dataprep.receipt import ROWS
 from dataprep.workdir import NOTES, rename_into, write_whole
 from schemas.files import sync
-from schemas.layout import DATASET, REJECTS, REPORT, RUN_LOG, SWAP, WORK, index_name
+from schemas.layout import DATASET, PLAN, REJECTS, REPORT, RUN_LOG, SWAP, WORK, index_name
 
 NEXT = "next"  # in OUT/.work: the set that --overwrite builds
 RETRY = "retry"  # the shards that --retry-rejects builds again
 RESTART = "restart"  # the plan that --restart makes
 _PASSING = ("lock", "attempts", "swept-")  # in a work folder: of the process that worked there
-_STATE = ("plan.sqlite", RUN_LOG, REJECTS, *NOTES)
+_STATE = (PLAN, RUN_LOG, REJECTS, *NOTES)
 
 
 def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) -> None:

@@ -18,7 +18,7 @@ from dataprep.swap import NEXT
 from dataprep.workdir import OURS
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, WORK
+from schemas.layout import DATASET, PLAN, WORK
 from schemas.record import load_schema
 
 
@@ -36,7 +36,7 @@ def check_target(
     for name, folder in (("OUT", out), ("--quarantine", quarantine)):
         if folder and source.resolve() in (folder.resolve(), *folder.resolve().parents):
             raise DataprepError(f"{name} {folder} lies in SOURCE {source}; choose a folder outside it")
-    if not out.is_dir() or (out / WORK / "plan.sqlite").is_file():
+    if not out.is_dir() or (out / WORK / PLAN).is_file():
         return
     foreign = sorted(name for name in os.listdir(out) if OURS.fullmatch(name) and name not in replaced)
     if foreign:
@@ -117,7 +117,7 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     if not (out / DATASET).is_file():
         return None
     dataset = load_dataset(out)
-    plan = out / WORK / "plan.sqlite"
+    plan = out / WORK / PLAN
     if plan.is_file():
         with closing(Plan.open(plan)) as saved:
             check_options(saved, source, options, out)

@@ -42,21 +42,20 @@ def verify(folder: Path, full: bool = True, decode: bool = False) -> Verdict:
     """
     dataset = load_dataset(folder)
     problems = _foreign(folder, dataset) + _rejects_problem(folder, dataset) + _duplicates_problem(folder, dataset)
-    shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    for shard in shards:
+    for shard in dataset.shards:
         found = file_problems(folder, [shard])
         problems += found or _row_problems(folder, shard)
         if full and (folder / shard.name).is_file():
             problems += _deep_problems(folder, shard, index_too=not found)
     if decode and not problems:
-        problems += _decode_problems(folder, dataset, shards)
+        problems += _decode_problems(folder, dataset)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Verdict(str(folder), dataset.digest, len(shards), dataset.written, full, problems)
+    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
-    known = {shard.name for split in dataset.splits.values() for shard in split.shards}
+    known = {shard.name for shard in dataset.shards}
     names = sorted(path.name for split in SPLITS for path in folder.glob(f"{split}.mindrecord*"))
     strange = [name for name in names if name not in known and name.removesuffix(".db") not in known]
     return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
@@ -144,14 +143,14 @@ def _hit_rows(folder: Path, shard: Shard) -> str:
     return f"hit: row {', '.join(hit[:5])}{more}"
 
 
-def _decode_problems(folder: Path, dataset: Dataset, shards: list[Shard]) -> list[str]:
+def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
     problems = []
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
         tempfile.TemporaryDirectory() as scratch,
         Prover(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as prover,
     ):
-        for shard in shards:
+        for shard in dataset.shards:
             noted = rows_file(folder, shard.name)
             if not noted.is_file():
                 noted = _note_from_data(folder / shard.name, dataset, Path(scratch))

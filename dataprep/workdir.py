@@ -24,7 +24,7 @@ from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset
 from schemas.files import give_group, sync
-from schemas.layout import DATASET, DUPLICATES, REJECTS, RUN_LOG, SPLITS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, RUN_LOG, SPLITS, WORK, index_name
 
 NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
 OURS = re.compile(
@@ -42,7 +42,7 @@ class Workdir:
         self.out = out
         self.base = base
         self.folder = out / WORK
-        self.plan = self.folder / "plan.sqlite"
+        self.plan = self.folder / PLAN
         self.attempts = self.folder / "attempts"
         self._receipts = self.folder / "receipts"
         self._log = self.folder / RUN_LOG

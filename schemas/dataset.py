@@ -131,6 +131,11 @@ class Dataset:
         return sum(split.rows for split in self.splits.values())
 
     @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The shards of all splits, in order."""
+        return tuple(shard for split in self.splits.values() for shard in split.shards)
+
+    @property
     def digest(self) -> str:
         """sha256 of dataset.json: the identity of the data."""
         return hashlib.sha256(self.to_json()).hexdigest()

@@ -7,8 +7,8 @@ class ContractError(Exception):
     """What lies on disk breaks the contract; the text says what, where and what to do next."""
 
 
-# Errors of a disk or network share that is away for a while: what meets one is to be tried again, not given up.
-PASSING_ERRORS = frozenset(
+# Errors of a disk or network share that is away for a while.
+AWAY_ERRORS = frozenset(
     {
         errno.EIO,
         errno.ESTALE,
@@ -18,16 +18,19 @@ PASSING_ERRORS = frozenset(
         errno.ENODEV,
         errno.ENXIO,
         errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
-        errno.ECONNRESET,
-        errno.ECONNREFUSED,
-        errno.ECONNABORTED,
-        errno.EBUSY,
-        errno.EAGAIN,
-        errno.ENOMEM,
-        errno.EMFILE,
-        errno.ENFILE,
     }
 )
+# With those of a network or machine that lacks something now: what meets one is to be tried again, not given up.
+PASSING_ERRORS = AWAY_ERRORS | {
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+    errno.EBUSY,
+    errno.EAGAIN,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+}

@@ -5,6 +5,7 @@ REJECTS = "rejects.jsonl"
 DUPLICATES = "duplicates.jsonl"
 REPORT = "report.html"
 WORK = ".work"
+PLAN = "plan.sqlite"  # in WORK: the plan of the job that made the set
 SWAP = "swap.json"  # in WORK: a new set is being moved into the place of the old one
 RUN_LOG = "run.jsonl"  # in WORK: what happened, a line each; the last says how the job stands
 REFUSED = "refused"  # an event there: a job came to its end and was not sealed, for the reason in `problem`

@@ -30,9 +30,7 @@ class _Expendable(io.TextIOWrapper):
             self._give_up()
 
     def _give_up(self) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)
+        _silence(self.fileno())
         with contextlib.suppress(OSError):
             super().flush()
 
@@ -77,8 +75,13 @@ def print_result(text: str) -> bool:
         raise
     except OSError as error:
         sys.stderr.write(f"{text}\nError: the result above could not be written to stdout: {error.strerror}\n")
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)  # or Python complains again when it flushes at the end
-        os.close(nowhere)
+        _silence(1)  # or Python complains again when it flushes at the end
         return False
     return True
+
+
+def _silence(descriptor: int) -> None:
+    """Have what is written to a descriptor go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

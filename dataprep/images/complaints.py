@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataprep.images.jpeg_rewrite import EOI, SOS, bare_jpeg, segments
+from dataprep.images.jpeg import EOI, SOS, segments
+from dataprep.images.jpeg_rewrite import bare_jpeg
 
 DAMAGED = "damaged_jpeg"
 OTHER = "decoder_message"
@@ -86,7 +87,7 @@ def _name_surplus(data: bytes, count: int, marker: int) -> str | None:
     behind_scan = False
     for segment in segments(data):
         if segment.marker == EOI:
-            before = data[: segment.at]
+            before = data[: segment.start].rstrip(b"\xff")
             padded = marker == EOI and count <= len(before) - len(before.rstrip(b"\0"))
             return _PADDING if padded else None
         if not behind_scan and segment.marker == marker and segment.surplus == count:

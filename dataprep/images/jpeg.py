@@ -14,9 +14,9 @@ _NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
-_SOI, _EOI, _SOS, _QUANTISATION, _COMMENT = 0xD8, 0xD9, 0xDA, 0xDB, 0xFE
-_JFIF, _PROFILE, _ADOBE = 0xE0, 0xE2, 0xEE
-_APPLICATION = range(0xE0, 0xF0)
+SOI, EOI, SOS, _QUANTISATION, COMMENT = 0xD8, 0xD9, 0xDA, 0xDB, 0xFE
+_JFIF, _PROFILE, ADOBE = 0xE0, 0xE2, 0xEE
+APPLICATION = range(0xE0, 0xF0)
 _SHORTEST_FRAME = 8 + 3  # bytes that a frame header of one component announces
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 # Pillow takes a microsecond for each byte between segments and 3 for each segment: 20 MB of either take 20 s. A file of
@@ -27,9 +27,10 @@ _LOSSLESS = frozenset([0xC3, 0xC7, 0xCB, 0xCF])
 _HIERARCHICAL = frozenset([0xC5, 0xC6, 0xCD, 0xCE])
 
 
-class _Segment(NamedTuple):
+class Segment(NamedTuple):
     """`start` is the 0xFF before the marker, `body` what stands behind it (the length first), `header_end` where that
-    ends as announced, `end` the same or, of a scan, where its coded bits end.
+    ends as announced, `end` the same or, of a scan, where its coded bits end. `surplus` is how many bytes that belong
+    to nothing stand before it; fill bytes (0xFF) are not among them.
     """
 
     marker: int
@@ -37,30 +38,33 @@ class _Segment(NamedTuple):
     body: int
     header_end: int
     end: int
+    surplus: int
 
 
-def _segments(data: bytes, headers_only: bool = False) -> Iterator[_Segment]:
+def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
     """The segments up to EOI. One that the data ends in has `end` -1 and is the last, as is EOI; headers_only: a scan,
     whose bits are not looked for.
     """
     at = 2
     while True:
+        behind = at
         marker, at = _next_marker(data, at)
         if marker is None:
             return
         if marker in _STANDALONE:
             continue
         start, body = at - 2, at
-        at += int.from_bytes(data[at : at + 2], "big") if marker not in (_SOI, _EOI) else 0
-        if at > len(data) or (at < body + 2 and marker not in (_SOI, _EOI)):
-            yield _Segment(marker, start, body, -1, -1)
+        surplus = len(data[behind:start].rstrip(b"\xff"))
+        at += int.from_bytes(data[at : at + 2], "big") if marker not in (SOI, EOI) else 0
+        if at > len(data) or (at < body + 2 and marker not in (SOI, EOI)):
+            yield Segment(marker, start, body, -1, -1, surplus)
             return
         header_end = at
-        if marker == _SOS and not headers_only:
+        if marker == SOS and not headers_only:
             found = _NEXT_MARKER.search(data, at)
             at = found.start() if found else len(data)
-        yield _Segment(marker, start, body, header_end, at)
-        if marker == _EOI or (marker == _SOS and headers_only):
+        yield Segment(marker, start, body, header_end, at, surplus)
+        if marker == EOI or (marker == SOS and headers_only):
             return
 
 
@@ -76,16 +80,16 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
     frame, bare, scan = -1, True, 0
     between, at = 0, 2
     scans: Scans | None = None
-    for number, segment in enumerate(_segments(data, headers_only)):
+    for number, segment in enumerate(segments(data, headers_only)):
         marker = segment.marker
         between, at = between + segment.start - at, segment.end
         if number > _MOST_SEGMENTS or between > _MOST_BETWEEN:
             return Chain("it is stuffed with empty segments or with bytes between them", checksum=True)
         if segment.end < 0:
             return Chain("it ends inside a segment")
-        if marker == _SOI:
+        if marker == SOI:
             return Chain("it has a second start-of-image marker", checksum=True)
-        if marker == _EOI:
+        if marker == EOI:
             return _end(data, frame, scans, bare, max(scan, 0), segment.end)
         scan = -1 if scan else 0  # something stands behind a scan
         if marker in _FRAMES:
@@ -93,8 +97,8 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
             frame = segment.body - 1
         if marker == _QUANTISATION and _has_zero(data[segment.body + 2 : segment.header_end]):
             return Chain("a quantisation table holds a zero", checksum=True)
-        bare &= marker not in _APPLICATION or marker in (_JFIF, _ADOBE)
-        if marker == _SOS:
+        bare &= marker not in APPLICATION or marker in (_JFIF, ADOBE)
+        if marker == SOS:
             if frame < 0:
                 return Chain("it has a scan before its frame header")
             if headers_only:
@@ -121,7 +125,7 @@ def _has_zero(tables: bytes) -> bool:
     return False
 
 
-def _begin(data: bytes, segment: _Segment, frame: int) -> Scans | None:
+def _begin(data: bytes, segment: Segment, frame: int) -> Scans | None:
     """What follows the scans of a frame; None for a kind whose scans are not followed."""
     if segment.header_end - segment.body < _SHORTEST_FRAME:
         raise ScanProblem("its frame header is cut")
@@ -170,7 +174,7 @@ def jpeg_end(data: bytes) -> int:
     """Where a JPEG ends, behind its EOI; 0 where none is found. Quick for the usual file, which ends there."""
     if data.find(b"\xff\xd9") == len(data) - 2:
         return len(data)
-    return next((segment.end for segment in _segments(data) if segment.marker == _EOI), 0)
+    return next((segment.end for segment in segments(data) if segment.marker == EOI), 0)
 
 
 def jpeg_pixels(data: bytes) -> bytes:
@@ -180,13 +184,13 @@ def jpeg_pixels(data: bytes) -> bytes:
     """
     return b"".join(
         data[segment.body - 1 : segment.end]
-        for segment in _segments(data)
-        if segment.marker != _EOI and (segment.marker == _ADOBE or not _is_extra(segment.marker))
+        for segment in segments(data)
+        if segment.marker != EOI and (segment.marker == ADOBE or not _is_extra(segment.marker))
     )
 
 
 def _is_extra(marker: int) -> bool:
-    return marker in _APPLICATION or marker == _COMMENT
+    return marker in APPLICATION or marker == COMMENT
 
 
 def jpeg_without(data: bytes, end: int, metadata: bool) -> tuple[bytes, tuple[str, ...]]:
@@ -199,7 +203,7 @@ def jpeg_without(data: bytes, end: int, metadata: bool) -> tuple[bytes, tuple[st
     if not trailer and not metadata:
         return data, ()
     parts, at, stripped = [], 0, False
-    for segment in _segments(data, headers_only=not end):
+    for segment in segments(data, headers_only=not end):
         piece = _kept(data, segment, trailer, metadata)
         if piece is not None:
             stripped |= metadata and not _is_index(data, segment)
@@ -211,11 +215,11 @@ def jpeg_without(data: bytes, end: int, metadata: bool) -> tuple[bytes, tuple[st
     return (b"".join(parts) if names else data), names
 
 
-def _is_index(data: bytes, segment: _Segment) -> bool:
+def _is_index(data: bytes, segment: Segment) -> bool:
     return segment.marker == _PROFILE and data[segment.body + 2 : segment.body + 6] == b"MPF\0"
 
 
-def _kept(data: bytes, segment: _Segment, trailer: bool, metadata: bool) -> bytes | None:
+def _kept(data: bytes, segment: Segment, trailer: bool, metadata: bool) -> bytes | None:
     """What is put in place of a segment; None where it stays.
 
     Kept of metadata is what says how colours are meant: JFIF without its thumbnail, Adobe's segment, the profile.
@@ -229,4 +233,4 @@ def _kept(data: bytes, segment: _Segment, trailer: bool, metadata: bool) -> byte
         return b"\xff\xe0\0\x10" + body[:12] + b"\0\0" if len(body) > 14 else None
     if segment.marker == _PROFILE and body.startswith(b"ICC_PROFILE\0"):
         return None
-    return None if segment.marker == _ADOBE and body.startswith(b"Adobe") else b""
+    return None if segment.marker == ADOBE and body.startswith(b"Adobe") else b""

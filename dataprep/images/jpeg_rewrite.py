@@ -4,51 +4,12 @@ The rewritten JPEG has the same tables and entropy-coded data. It is decoded to 
 not used.
 """
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataprep.images.jpeg import ADOBE, APPLICATION, COMMENT, EOI, SOS, Segment, segments
 
-EOI, SOS = 0xD9, 0xDA
-_ADOBE, _COMMENT = 0xEE, 0xFE
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_MARKER = re.compile(rb"\xff+[^\x00\xff]")
-_BEHIND_SCAN = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
-_STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
 _EXTRA_COMPONENTS = {1: 3, 3: 1}  # by components of the frame: to four, which MindSpore reads as CMYK
 # libjpeg keeps all coefficients of such a JPEG, 6 bytes per pixel at 4:4:4.
 _MAX_PIXELS = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A marker's code, the offset `at` of its first 0xFF, where its content starts, the end of what belongs to it (its
-    scan too), and how many bytes that belong to nothing stand before it.
-    """
-
-    marker: int
-    at: int
-    start: int
-    end: int
-    surplus: int
-
-
-def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
-    """The segments of a JPEG behind SOI up to EOI, found as libjpeg finds them; ends where a length makes no sense.
-
-    With `headers_only` the first scan's header is the last segment: a search for the end of a scan takes time.
-    """
-    end = 2
-    while found := _MARKER.search(data, end):
-        at, start, marker = found.start(), found.end(), data[found.end() - 1]
-        surplus = at - end
-        size = 0 if marker in _STANDALONE or marker == EOI else int.from_bytes(data[start : start + 2], "big")
-        end = start + size
-        if marker == SOS and not headers_only:
-            behind = _BEHIND_SCAN.search(data, end)
-            end = behind.start() if behind else len(data)
-        yield Segment(marker, at, start, end, surplus)
-        if marker == EOI or end > len(data) or (marker == SOS and headers_only):
-            return
 
 
 def read_to_end(data: bytes) -> bytes:
@@ -66,23 +27,23 @@ def read_to_end(data: bytes) -> bytes:
     for segment in segments(data, headers_only=True):
         if segment.marker == _PROGRESSIVE:
             return data
-        if segment.marker in (_BASELINE, _EXTENDED):
+        if segment.marker in (_BASELINE, _EXTENDED) and segment.end > 0:
             frame = segment
-        if segment.marker == _ADOBE:
+        if segment.marker == ADOBE:
             adobe.append(segment)
     extended = _extended_frame(data, frame) if frame else None
     if frame is None or extended is None:
         return data
     rewritten = bytearray(data)
     for segment in adobe:  # it says how so many components as there were are coloured
-        rewritten[segment.start - 1] = _COMMENT
-    rewritten[frame.start : frame.end] = extended
+        rewritten[segment.body - 1] = COMMENT
+    rewritten[frame.body : frame.end] = extended
     return bytes(rewritten)
 
 
 def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
     """The content of a frame header with further components; None for one that cannot have them or is too large."""
-    body = data[frame.start + 2 : frame.end]
+    body = data[frame.body + 2 : frame.end]
     count = body[5] if len(body) > 5 else 0
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
     if count not in _EXTRA_COMPONENTS or len(body) != 6 + 3 * count or width * height > _MAX_PIXELS:
@@ -103,11 +64,13 @@ def bare_jpeg(data: bytes, padded: bool = False) -> bytes:
     parts = [b"\xff\xd8"]
     sequential = True
     for segment in segments(data):
-        if 0xE0 <= segment.marker <= 0xEF or segment.marker == _COMMENT:
+        if segment.marker in APPLICATION or segment.marker == COMMENT:
             continue
         if segment.marker in (_BASELINE, _EXTENDED, _PROGRESSIVE):
             sequential = segment.marker != _PROGRESSIVE
-        body = data[segment.start : segment.end]
+        body = data[segment.body : segment.end if segment.end > 0 else len(data)]
+        if segment.marker == SOS:
+            body = body.rstrip(b"\xff")  # fill bytes
         if segment.marker == SOS and sequential and len(body) > 3:
             fields = 3 + 2 * body[2]
             body = body[:fields] + b"\0\x3f\0" + body[fields + 3 :]

@@ -12,7 +12,7 @@ from typing import Any
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan
 from schemas.dataset import Dataset
-from schemas.layout import WORK
+from schemas.layout import PLAN, WORK
 
 _FLAGS = {"follow_links"}
 
@@ -35,7 +35,7 @@ class Origin:
 
 def find_origin(folder: Path, dataset: Dataset, refused: Counter[int]) -> Origin:
     """What is known of how the set in `folder` was made. `refused` counts refused files by label."""
-    source = _source(folder / WORK / "plan.sqlite")
+    source = _source(folder / WORK / PLAN)
     origin = Origin(source, _command(folder, source, dataset, refused))
     events: dict[str, dict[str, Any]] = {}
     try:

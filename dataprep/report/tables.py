@@ -19,7 +19,7 @@ ENDINGS = 20
 
 def totals(dataset: Dataset, origin: Origin) -> dict[str, Any]:
     """What the set is as a whole."""
-    files = [shard for split in dataset.splits.values() for shard in split.shards]
+    files = dataset.shards
     fields = (f"{field.name} ({field.type}{', indexed' if field.index else ''})" for field in dataset.schema.fields)
     software = origin.software
     return {

@@ -89,12 +89,11 @@ def _without_train(root: Path, splits: list[str]) -> str:
 def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
     """Raise DataprepError when the folders that would be classes hold split folders, or the only one holds classes."""
     for name in folders[:_LOOK_INTO_FOLDERS]:
-        entries = list(islice(tree.entries(name), _LOOK_AT_ENTRIES + 1))
-        if len(entries) > _LOOK_AT_ENTRIES:
+        inside, count = _folders_in(tree, name)
+        if count > _LOOK_AT_ENTRIES:
             continue
-        inside = sorted(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder)
         splits = split_names(inside)
-        whole = len(folders) == 1 and len(entries) == len(inside) > 1  # the only class, in which lie folders only
+        whole = len(folders) == 1 and count == len(inside) > 1  # the only class, in which lie folders only
         if whole or ("train" in splits.values() and len(set(splits.values())) > 1):
             may_be = "classes or splits" if whole else "splits"
             raise DataprepError(
@@ -107,18 +106,25 @@ def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
 def _check_split_depth(tree: Tree, root: Path, splits: Iterable[str]) -> None:
     """Raise DataprepError when the only folder in a split holds folders only: they are the classes, not it."""
     for split in splits:
-        [*entries] = islice(tree.entries(split), 2)
-        if len(entries) != 1 or isinstance(entries[0], ClosedFolder) or not entries[0].is_folder:
+        folders, count = _folders_in(tree, split)
+        if len(folders) != 1 or count != 1:
             continue
-        only = entries[0].path
-        inside = list(islice(tree.entries(only), _LOOK_AT_ENTRIES))
-        names = sorted(e.name for e in inside if not isinstance(e, ClosedFolder) and e.is_folder)
-        if names and len(names) == len(inside):
+        only = os.path.join(split, folders[0])
+        names, count = _folders_in(tree, only)
+        if names and count == len(names):
             raise DataprepError(
                 f"SOURCE {root} can be read in two ways: '{only}', the only folder in '{split}', holds {_some(names)}, "
                 f"which may be the classes. If they are, move them up into '{split}', and so in each split. If "
-                f"'{entries[0].name}' is the only class: --layout splits"
+                f"'{folders[0]}' is the only class: --layout splits"
             )
+
+
+def _folders_in(tree: Tree, folder: str) -> tuple[list[str], int]:
+    """The names of the folders among the first entries of a folder, and how many entries were looked at: one more than
+    _LOOK_AT_ENTRIES where there are more.
+    """
+    entries = list(islice(tree.entries(folder), _LOOK_AT_ENTRIES + 1))
+    return sorted(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder), len(entries)
 
 
 def _some(names: list[str]) -> str:
