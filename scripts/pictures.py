@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from PIL import Image
+from PIL import Image, ImageDraw
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 BIN = Path(sys.executable).parent
@@ -40,6 +40,7 @@ SCALE = 1.5  # device pixels per CSS pixel
 MARGIN = 16
 LARGEST = 300_000  # bytes of a picture: it lies in the repository
 COLOURS = 256
+FRAME = "#c8ced6"
 HIDDEN = "header.top button { visibility: hidden } * { scroll-behavior: auto !important }"
 
 
@@ -64,6 +65,8 @@ RUN_PAGE = (
 def main() -> None:
     """Make all pictures; they replace those in docs/ when all of them are made."""
     folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
+    if folder and folder.exists():
+        sys.exit(f"Error: {folder} exists; name a new folder")
     with tempfile.TemporaryDirectory(prefix="pictures-") as scratch:
         work = folder or Path(scratch) / "work"
         work.mkdir(parents=True)
@@ -268,6 +271,7 @@ def take_page(driver: Any, page: Path, crops: tuple[Crop, ...]) -> Image.Image:
     for part in parts:
         whole.paste(part, (0, top))
         top += part.height + gap
+    ImageDraw.Draw(whole).rectangle((0, 0, whole.width - 1, whole.height - 1), outline=FRAME, width=2)
     return whole.quantize(COLOURS, dither=Image.Dither.NONE)
 
 
