@@ -54,3 +54,21 @@ def test_the_schema_in_the_documents_is_one(tmp_path: Path) -> None:
 def test_every_page_is_named_in_the_readme() -> None:
     for page in (ROOT / "docs").glob("*.md"):
         assert f"docs/{page.name}" in README or f"{page.name}:" in README, page.name
+
+
+@pytest.mark.parametrize("readme", [README, CHINESE], ids=["english", "chinese"])
+def test_a_readme_is_short(readme: str) -> None:
+    assert len(readme.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("readme", [README, CHINESE], ids=["english", "chinese"])
+def test_the_pictures_of_a_readme_exist_and_are_small(readme: str) -> None:
+    pictures = re.findall(r'!\[[^\]]*\]\(([^)]+)\)|<img src="([^"]+)"', readme)
+    assert len(pictures) == 3
+    for markdown, html in pictures:
+        assert (ROOT / (markdown or html)).stat().st_size < 300_000, markdown or html
+
+
+def test_both_readmes_show_the_same_pictures() -> None:
+    links = r'\((docs/[^)]+\.(?:svg|png))\)|(?:src|href)="([^"]+)"'
+    assert re.findall(links, CHINESE) == re.findall(links, README)
