@@ -126,7 +126,7 @@ def take_turns(
     """
     found: dict[str, list[Turn]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
-    beside_s = round_began = 0.0
+    beside_s, round_began = 0.0, clock()
     for place, part in enumerate(queue):
         began = clock()
         if place % len(parts) == 0:
