@@ -35,6 +35,11 @@ class Advice:
         return found
 
     @property
+    def is_idle(self) -> bool:
+        """Return True if the part became faster, but does not limit."""
+        return self.outcome == NO_GAIN and self.loop is None and self.evidence.outcome != NO_GAIN
+
+    @property
     def gain(self) -> float:
         """How many times as fast the loop was; by calculation where that was not measured."""
         return self.loop.gain if self.loop else self.expected

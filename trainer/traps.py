@@ -1,7 +1,7 @@
 """The usual traps of feed, precision and sink, as pure functions of what was observed: which apply, with figures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LOCAL_COPY = "copy the shards to a local disk"
 GRAPH, O2, WORKERS, RESIZE = "--mode graph", "--amp-level O2", "--workers {}", "dataprep shard ... --resize {}"
@@ -20,9 +20,10 @@ class Observation:
     `resize_side` what to shard with. `python_ops` are the names of transforms that run in Python. Rates in images/s:
     `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives. `feed_limits`,
     `step_limits` and `reading_limits` (the storage) say what slows this run. `vain` are the flags that gained nothing
-    when they were tried: a trap that only they would mend is none here; `mixing_flags` turn mixing off. `reference`
-    are the implementations of convolutions on oneDNN's reference path, `kernels_gain` is how many times as fast one is
-    with the cap that the trainer would choose, `kernels_asked` is the cap that the user has set.
+    when they were tried: a trap that only they would fix is none here. `idle` are those that made a part faster which
+    does not limit. `mixing_flags` turn mixing off. `reference` are the implementations of convolutions on oneDNN's
+    reference path, `kernels_gain` is how many times as fast one is with the cap that the trainer would choose,
+    `kernels_asked` is the cap that the user has set.
     """
 
     device: str
@@ -61,6 +62,7 @@ class Observation:
     fits_in_memory: bool = False
     mixing_flags: str | None = None
     vain: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     kernels_asked: str = "default"
     reference: tuple[str, ...] = ()
     kernels_gain: float | None = None
@@ -84,7 +86,8 @@ class Trap:
 def find_traps(seen: Observation) -> list[Trap]:
     """Those that apply, what limits now first, the costliest kinds first."""
     found = [one for trap in TRAPS if (one := trap(seen)) is not None and one.flags not in seen.vain]
-    return sorted(found, key=lambda one: not one.limits)
+    judged = [replace(one, limits=one.limits and one.flags not in seen.idle) for one in found]
+    return sorted(judged, key=lambda one: not one.limits)
 
 
 def pynative(seen: Observation) -> Trap | None:

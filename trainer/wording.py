@@ -203,7 +203,7 @@ def _no_gain(advice: Advice) -> str:
     said = [f"{alone.part} {alone.gain:.2f} times"] if alone else []
     if loop:
         said.append(f"whole loop {loop.gain:.2f} times")
-    elif alone and alone.outcome != NO_GAIN:
+    elif advice.is_idle:
         said.append("which is not what limits")
     return ", ".join(said)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.trainer.test_wording import FAST, FOUND, SLOW
+from tests.trainer.test_wording import FAST, FOUND, RATES, SLOW, trial
 from trainer import doctor
+from trainer.advice import conclude
 from trainer.cli import cli
 from trainer.config import RunConfig
 from trainer.convolution import Convolutions
@@ -20,7 +21,6 @@ from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
 from trainer.kernels import Processor
 from trainer.plan import plan_run
-from trainer.remedies import Tried
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Trainee, loop_part
@@ -52,7 +52,9 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     assert "sink not in effect" in [trap.name for trap in found.traps]
     asked = {f"--amp-level {level}" for level in ("O1", "O2", "O3", "auto")}
     assert asked <= {one.flags for one in found.tried} | set(found.failed) | set(found.left_out)
-    assert all(one.helps is False or one.gain >= 1.05 for one in found.tried)
+    assert len({one.flags for one in found.advice}) == len(found.advice)
+    assert {one.flags for one in found.advice} == {one.flags for one in found.tried}
+    assert all(one.gain >= 1.05 for one in found.advice if one.outcome == "helps")
     assert found.convolutions is not None
     assert not found.convolutions.in_effect.is_reference
     assert os.listdir(inside / "work") == []
@@ -124,11 +126,11 @@ def test_reference_path_is_observed_where_the_user_has_asked_for_it(
 def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     config = RunConfig(str(stripes), device="Ascend", mode="pynative", amp_level="O0", sink=False, workers=2)
     plan = plan_run(config, Machine(ascend=True, cores=64))
-    tried = [
-        Tried("--amp-level O2", "step", 100, 190, 1.9, True),
-        Tried("--batch-size 64", "step", 100, 130, 1.3, True),
-    ]
-    seen = doctor.observe(plan, replace(FOUND, device="Ascend", cores=64, tried=tried, short_side=90))
+    tried = [trial("--amp-level O2", "step", 100, 1.9, 1.9, 1.9), trial("--batch-size 64", "step", 100, 1.3, 1.3, 1.3)]
+    advice = conclude(tried, replace(RATES, step=100.0))
+    verdict = replace(FOUND.verdict, room={"feed": 3.2, "step": 1.0})
+    found = replace(FOUND, device="Ascend", cores=64, tried=tried, advice=advice, short_side=90, verdict=verdict)
+    seen = doctor.observe(plan, found)
     assert (seen.device, seen.graph, seen.amp_level, seen.sink, seen.sink_asked) == (
         "Ascend",
         False,
@@ -139,8 +141,14 @@ def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     assert (seen.workers, seen.workers_asked, seen.cores, seen.cores_busy) == (2, 2, 64, 1.9)
     assert (seen.image_side, seen.resize_side, seen.short_side) == (64, 73, 90)
     assert (seen.o2_gain, seen.batch_gain, seen.graph_gain) == (1.9, 1.3, None)
-    names = [trap.name for trap in find_traps(seen)]
-    assert names == ["pynative mode", "O0 on Ascend", "few workers", "small batch"]
+    assert (seen.feed_limits, seen.step_limits, seen.reading_limits) == (True, False, False)
+    names = [(trap.name, trap.limits) for trap in find_traps(seen)]
+    assert names == [
+        ("few workers", True),
+        ("pynative mode", False),
+        ("O0 on Ascend", False),
+        ("small batch", False),
+    ]
 
 
 @pytest.mark.parametrize(

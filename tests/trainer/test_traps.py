@@ -186,6 +186,7 @@ def test_flag_that_was_tried_without_gain_is_never_a_remedy(changes: dict[str, A
     seen = replace(CLEAN, **changes)
     assert [trap.flags for trap in find_traps(seen)] == [flags]
     assert find_traps(replace(seen, vain=(flags,))) == []
+    assert [trap.limits for trap in find_traps(replace(seen, idle=(flags,), reading_limits=True))] == [False]
 
 
 def test_traps_that_come_together_are_all_told() -> None:
