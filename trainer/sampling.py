@@ -1,7 +1,7 @@
 """Throw-away copies of some rows: as a set of other sizes, to try `--resize` on, or as files, to compare with."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from trainer.plan import RunPlan
 MOST_BYTES = 256 << 20  # of one copy on the disk
 QUALITY = 95  # of 'dataprep shard', where the set does not say
 PAGE_BYTES = 32 << 20
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")  # what ImageFolderDataset takes and MindSpore decodes
 
 
 @dataclass(frozen=True)
@@ -109,21 +108,5 @@ def refused_files(dataset: Path) -> frozenset[str]:
     return frozenset(str(json.loads(line)["key"]) for line in lines)
 
 
-def as_links(files: Sequence[tuple[Path, int]], folder: Path) -> None:
-    """Link the files into `folder`, one folder a class."""
-    for number, (path, label) in enumerate(files):
-        place = folder / f"{label:05d}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:07d}{path.suffix}").symlink_to(path)
-
-
 def _ending(image: bytes) -> str:
     return "png" if image.startswith(b"\x89PNG") else "jpg"
-
-
-def image_files(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The files in class folders and the numbers of their classes, in order, as ImageFolderDataset finds them."""
-    for number, place in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
-        for path in sorted(place.iterdir()):
-            if path.suffix.lower() in ENDINGS:
-                yield path, number

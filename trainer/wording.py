@@ -68,6 +68,8 @@ def _convolutions(found: Diagnosis) -> list[str]:
 def bench_text(found: Comparison) -> str:
     """The table, and in one sentence what sharding buys."""
     whence = "a sample of the set, written as files" if found.images is None else found.images
+    if found.skipped:
+        whence += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in found.skipped.items())})"
     head = (
         f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, {found.workers} threads decode; "
         f"{found.rows:,} rows of shards against {found.files:,} files: {whence}; from a warm cache, "
