@@ -54,7 +54,7 @@ from trainer.verdict import COMPUTE, FAR, FEED, Rates, Verdict, far_off, judge
 
 ROUNDS = 3
 # Of the time, each on top of those before: parts, loop, trials of what limits, of the other part; last the whole loop.
-PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.25, 0.35, 0.62, 0.72
+PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
 SAMPLE_ROWS = 192
@@ -246,6 +246,8 @@ def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
             _try_feed(trials, found, rows, session.left_s(share))
         elif part == "step":
             _try_step(trials, found, session.left_s(share), must=part == main)
+    if not trials.promising:  # the time of the whole loop is free
+        trials.try_left_out(session.left_s())
 
 
 def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> None:

@@ -35,6 +35,12 @@ class Trials:
         self.failed: dict[str, str] = {}
         self.left_out: list[str] = []
         self._loops: dict[str, Callable[..., Part]] = {}
+        self._late: list[Remedy] = []
+
+    @property
+    def promising(self) -> list[Tried]:
+        """What is to be tried in the whole loop."""
+        return [one for one in for_the_loop(self.tried, self.rates) if one.flags in self._loops]
 
     def feed(self, remedies: Sequence[Remedy], seconds: float) -> None:
         """Try flags on the feed."""
@@ -97,6 +103,7 @@ class Trials:
             began = session.clock()
             if until - began < least_s and not (must and place == 0):
                 self.left_out.append(remedy.flags)
+                self._late.append(remedy)
                 continue
             session.tell(f"trying {remedy.flags}")
             left = (until - began) / (len(remedies) - place)
@@ -112,9 +119,15 @@ class Trials:
             if self.tried[-1].outcome != NO_GAIN:  # else it would hold its memory for nothing
                 self._loops[remedy.flags] = partial(loop_part, remedy.flags, other.plan, other)
 
+    def try_left_out(self, seconds: float) -> None:
+        """Try on the step what there was no time for, in time that has become free."""
+        late, self._late = self._late, []
+        self.left_out = [text for text in self.left_out if text not in {one.flags for one in late}]
+        self.step(late, seconds, must=False)
+
     def loop(self, seconds: float) -> None:
         """Try what promises most in the whole loop, which is what a user gets."""
-        chosen = [one for one in for_the_loop(self.tried, self.rates) if one.flags in self._loops]
+        chosen = self.promising
         if not chosen:
             return
         if seconds <= 0:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -21,10 +22,14 @@ from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
 from trainer.kernels import Processor
 from trainer.plan import plan_run
+from trainer.remedies import Remedy
+from trainer.sampling import Row
 from trainer.session import Session
 from trainer.signals import StopSignals
-from trainer.stages import Trainee, loop_part
+from trainer.stages import Part, Trainee, Turn, loop_part
 from trainer.traps import find_traps
+from trainer.trials import Trials
+from trainer.verdict import Verdict
 
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
 ROOT = Path(__file__).parents[2]
@@ -52,6 +57,8 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     assert "sink not in effect" in [trap.name for trap in found.traps]
     asked = {f"--amp-level {level}" for level in ("O1", "O2", "O3", "auto")}
     assert asked <= {one.flags for one in found.tried} | set(found.failed) | set(found.left_out)
+    assert found.tried, "what limits is tried, however short the time"
+    assert all(one.rounds >= 3 for one in found.tried)
     assert len({one.flags for one in found.advice}) == len(found.advice)
     assert {one.flags for one in found.advice} == {one.flags for one in found.tried}
     assert all(one.gain >= 1.05 for one in found.advice if one.outcome == "helps")
@@ -72,6 +79,103 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
     # On a machine with other work there may be no time for all of them; what is left out is named.
     offered = [one.flags for one in found.tried if one.part == "feed"] + found.left_out
     assert {"dataprep shard ... --resize 18", "--prefetch 4"} <= set(offered)
+
+
+@pytest.mark.slow
+def test_o0_is_tried_on_cpu_however_short_the_time(
+    make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = doctor.judge
+    monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="compute", ratio=2.0))
+    config = replace(QUICK, dataset=str(make_set({"train": 48})), amp_level="O2")
+    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
+    assert next(one.flags for one in found.tried if one.part == "step") == "--amp-level O0"
+
+
+class Recorder:
+    """Trials that note what they are asked to try."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.asked: list[tuple[str, list[str], bool | None]] = []
+        self.promising: list[object] = []
+
+    def feed(self, remedies: list[Remedy], seconds: float) -> None:
+        self.asked.append(("feed", [one.flags for one in remedies], None))
+
+    def step(self, remedies: list[Remedy], seconds: float, must: bool) -> None:
+        self.asked.append(("step", [one.flags for one in remedies], must))
+
+    def resize(self, remedy: Remedy, rows: list[Row], seconds: float) -> None:
+        self.asked.append(("resize", [remedy.flags], None))
+
+    def copy(self, remedy: Remedy, rows: list[Row], seconds: float) -> None:
+        self.asked.append(("copy", [remedy.flags], None))
+
+    def try_left_out(self, seconds: float) -> None:
+        self.asked.append(("left out", [], None))
+
+
+@pytest.fixture
+def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[str], bool | None]]]:
+    """What is tried for a verdict on a run with these options, in order."""
+
+    def ask(verdict: Verdict, **options: Any) -> list[tuple[str, list[str], bool | None]]:
+        plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8, **options), Machine(ascend=False, cores=2))
+        recorder = Recorder(Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None))
+        level = plan.effect.precision.amp_level
+        doctor._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict), [])
+        return recorder.asked
+
+    return ask
+
+
+FEED, COMPUTE = FOUND.verdict, replace(FOUND.verdict, bound="compute")
+
+
+def test_o0_is_the_first_of_all_where_the_step_limits_on_cpu(asked: Callable[..., Any]) -> None:
+    [(part, flags, must), *rest] = asked(COMPUTE, amp_level="O2")
+    assert (part, flags[0], must) == ("step", "--amp-level O0", True)
+    assert rest == [("left out", [], None)], "the feed does not limit"
+
+
+def test_feed_that_limits_is_tried_first_and_then_the_levels_of_the_table(asked: Callable[..., Any]) -> None:
+    [(first, _, _), (second, flags, _), (third, levels, must), _] = asked(FEED)
+    assert (first, second, third, must) == ("resize", "feed", "step", False)
+    assert "--prefetch 16" in flags
+    assert all(flag.startswith("--amp-level") for flag in levels)
+
+
+@pytest.mark.parametrize(("ratio", "parts"), [(9.9, {"resize", "feed", "step"}), (10.0, {"resize", "feed"})])
+def test_no_time_is_spent_on_a_step_ten_times_off_the_bottleneck(
+    ratio: float, parts: set[str], asked: Callable[..., Any]
+) -> None:
+    assert {part for part, _, _ in asked(replace(FEED, ratio=ratio))} - {"left out"} == parts
+
+
+def test_both_are_tried_where_both_take_the_same_cores(asked: Callable[..., Any]) -> None:
+    shared = replace(COMPUTE, shared=True, room={"feed": 1.3, "step": 2.0})
+    assert [part for part, _, _ in asked(shared)] == ["step", "resize", "feed", "left out"]
+
+
+def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(asked: Callable[..., Any]) -> None:
+    parts = [part for part, _, _ in asked(replace(FEED, slowest="read", ratio=20.0))]
+    assert parts == ["copy", "feed", "left out"]
+
+
+def test_parts_far_from_the_bottleneck_have_one_turn(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"read": 4000, "feed": 200, "step": 1999}
+    monkeypatch.setattr(
+        Session,
+        "rounds",
+        lambda self, parts, count, *rest: {part.name: [Turn(rates[part.name], 1.0, 1.0, 0)] * count for part in parts},
+    )
+    plan = plan_run(RunConfig(str(stripes), device="CPU"), Machine(ascend=False, cores=2))
+    session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None)
+    turns = doctor._part_turns(session, [Part(name, lambda lap: None) for name in rates])
+    assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
 def test_fewer_rows_than_a_batch_are_refused_in_a_sentence(make_set: Callable[..., Path]) -> None:

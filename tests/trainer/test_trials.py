@@ -135,6 +135,15 @@ def test_first_remedy_of_what_limits_is_tried_however_late_it_is(trials: Trials)
     assert trials.left_out == ["--prefetch 16"]
 
 
+def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) -> None:
+    script(trials)
+    trials.trainee.compile_s = 5.0
+    trials.step([HALF], 4.0, must=False)
+    assert (trials.promising, trials.left_out) == ([], ["--amp-level O2"])
+    trials.try_left_out(60.0)
+    assert ([one.flags for one in trials.tried], trials.left_out) == (["--amp-level O2"], [])
+
+
 def test_copy_on_the_same_disk_is_not_tried(trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trials.copy(Remedy("copy it", copy=True), [], 1.0)
