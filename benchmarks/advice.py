@@ -28,7 +28,6 @@ from benchmarks.situations import SITUATIONS, Situation, SlowDisk, build, forget
 
 ENOUGH = 0.8  # of the promised gain
 NO_GAIN = 1.05 / ENOUGH  # what a flag may gain in a real run that was called without gain
-WARM_STEPS = 12  # batches that were ready while the first step compiled
 TIMED_S, STARTED_S = 15.0, 240.0
 LEAST_STEPS = 6
 POLL_S = 0.01
@@ -128,7 +127,7 @@ def _examine(
             plain = real_rate(situation, folder, sealed, options, enter)
             ratios.append(real_rate(situation, folder, other, [*options, *extra], enter) / plain)
     real = statistics.median(ratios) if ratios else 1.0
-    promised = best["loop"]["gain"] if best else 1.0
+    promised = _promise(best) if best else 1.0
     right_flag = flags is None if situation.remedy is None else bool(flags and flags.startswith(situation.remedy))
     kept = real / promised >= ENOUGH if best else real <= NO_GAIN
     return Outcome(
@@ -146,6 +145,10 @@ def _examine(
     )
 
 
+def _promise(advice: dict[str, Any]) -> float:
+    return float(advice["loop"]["gain"] if advice["loop"] else advice["expected"])
+
+
 def real_rate(
     situation: Situation, folder: Path, sealed: Path, options: list[str], enter: Callable[[], None] | None
 ) -> float:
@@ -161,7 +164,7 @@ def real_rate(
             command, cwd=folder, env=environment, preexec_fn=enter, stdout=subprocess.DEVNULL, stderr=err
         )
         try:
-            steps, seconds = _timed(child, out / "steps.jsonl")
+            steps, seconds = _timed(child, out / "steps.jsonl", situation.warm_steps)
         except TimeoutError:
             err.seek(0)
             sys.exit(f"{situation.name}: the run makes no steps: {err.read().decode(errors='replace')[-500:]}")
@@ -176,7 +179,7 @@ def real_rate(
     return steps * size / seconds
 
 
-def _timed(child: "subprocess.Popen[Any]", lines: Path) -> tuple[int, float]:
+def _timed(child: "subprocess.Popen[Any]", lines: Path, warm_steps: int) -> tuple[int, float]:
     """Steps that were made, and in how many seconds, once those that were ready are over."""
     given_up = time.monotonic() + STARTED_S
     first = seen = 0
@@ -187,7 +190,7 @@ def _timed(child: "subprocess.Popen[Any]", lines: Path) -> tuple[int, float]:
         if count == seen:
             continue
         seen = count  # a step has just ended
-        if not began and count >= WARM_STEPS:
+        if not began and count >= warm_steps:
             first, began = count, now
         elif began and now - began >= TIMED_S and count - first >= LEAST_STEPS:
             return count - first, now - began

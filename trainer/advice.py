@@ -1,14 +1,15 @@
 """What trials add up to: one conclusion for each flag, and what a run gains as a whole. Pure.
 
 A part that became faster promises nothing: what a user gets is the whole loop. So a flag is recommended for what it
-gained there, and each flag has one outcome only.
+gained there, or for what its part gained where the other part costs nearly nothing. Each flag has one outcome only.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.remedies import HELPS, LEAST_GAIN, NO_GAIN, UNCERTAIN, Tried
-from trainer.verdict import Rates, limit_of, scaled_limit
+from trainer.verdict import ROOM, Rates, limit_of, scaled
 
 MOST_IN_LOOP = 3  # remedies that are tried in the whole loop: each takes its turns
 
@@ -49,7 +50,17 @@ def expected_gain(tried: Tried, rates: Rates) -> float:
     """Return how many times as fast the loop should be when a part gains what its trial shows."""
     if tried.part == "loop":
         return tried.gain
-    return scaled_limit(rates, tried.part, tried.gain, tried.cpu) / limit_of(rates)
+    return limit_of(scaled(rates, tried.part, tried.gain, tried.cpu)) / limit_of(rates)
+
+
+def decides_alone(tried: Tried, rates: Rates) -> bool:
+    """Return True if the loop can only gain what the part gains, since the other part costs nearly nothing."""
+    other = {"feed": "step", "step": "feed"}.get(tried.part)
+    if other is None:
+        return True
+    own, theirs = (tried.gain, tried.cpu), (math.inf, 0.0)
+    after = scaled(rates, tried.part, *own)
+    return limit_of(scaled(after, other, *theirs)) < ROOM * limit_of(after)
 
 
 def for_the_loop(tried: Sequence[Tried], rates: Rates) -> list[Tried]:
@@ -77,6 +88,8 @@ def _conclusion(flags: str, alone: Tried | None, loop: Tried | None, rates: Rate
         outcome = loop.outcome
     elif alone is None or alone.outcome == NO_GAIN or expected < LEAST_GAIN:
         outcome = NO_GAIN
+    elif decides_alone(alone, rates):
+        outcome = alone.outcome
     else:
         outcome = UNCERTAIN  # the part gains; whether the loop does was not measured
     return Advice(flags, outcome, alone, loop, expected)

@@ -71,7 +71,7 @@ def judge(rates: Rates) -> Verdict:
         shared=together < slower,
         parts=parts,
         slowest=max(parts, key=lambda name: parts[name]),
-        room={part: scaled_limit(rates, part, math.inf, 0.0) / limit_of(rates) for part in ("feed", "step")},
+        room={part: limit_of(scaled(rates, part, math.inf, 0.0)) / limit_of(rates) for part in ("feed", "step")},
     )
 
 
@@ -80,13 +80,11 @@ def limit_of(rates: Rates) -> float:
     return min(rates.feed, rates.step, _together(rates))
 
 
-def scaled_limit(rates: Rates, part: str, gain: float, cpu: float) -> float:
-    """Return the limit where feed or step is `gain` times as fast, for `cpu` times the CPU time per image."""
+def scaled(rates: Rates, part: str, gain: float, cpu: float) -> Rates:
+    """Return the rates where feed or step is `gain` times as fast, for `cpu` times the CPU time per image."""
     if part == "feed":
-        changed = replace(rates, feed=rates.feed * gain, feed_cpu_s=rates.feed_cpu_s * cpu)
-    else:
-        changed = replace(rates, step=rates.step * gain, step_cpu_s=rates.step_cpu_s * cpu)
-    return limit_of(changed)
+        return replace(rates, feed=rates.feed * gain, feed_cpu_s=rates.feed_cpu_s * cpu)
+    return replace(rates, step=rates.step * gain, step_cpu_s=rates.step_cpu_s * cpu)
 
 
 def far_off(rates: Mapping[str, float]) -> set[str]:

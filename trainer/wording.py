@@ -164,6 +164,8 @@ def _recommendation(advice: Advice) -> str:
     one, alone = advice.evidence, advice.alone
     part = "" if alone is None or alone is one else f"; {alone.part} alone {alone.gain:.2f} times"
     rise = f"{number(one.before)} to {number(one.after)} images/s"
+    if one.part != "loop":
+        rise = f"{one.part} alone, which decides here, {rise}"
     return f"{one.flags}: {rise}, {one.gain:.2f} times {_spread(one)}{part}{_price(alone or one)}"
 
 

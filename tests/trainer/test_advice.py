@@ -1,5 +1,6 @@
 """One conclusion per flag, from trials that are made up."""
 
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,10 @@ FEED = replace(COMPUTE, step=640)
 SHARED = Rates(4000, 300, 250, feed=200, step=200, feed_cpu_s=0.01, step_cpu_s=0.01, cores=2)
 
 
-def trial(flags: str, part: str, *ratios: float, cpu: float = 1.0) -> Tried:
-    return weigh(Remedy(flags), part, [100.0] * len(ratios), [100.0 * ratio for ratio in ratios], cpu)
+def trial(flags: str, part: str, *ratios: float, cpu: float | None = None) -> Tried:
+    """A trial whose gain saves CPU time, unless `cpu` says otherwise."""
+    saved = 1 / statistics.median(ratios) if cpu is None else cpu
+    return weigh(Remedy(flags), part, [100.0] * len(ratios), [100.0 * ratio for ratio in ratios], saved)
 
 
 def outcomes(tried: list[Tried], rates: Rates = COMPUTE) -> dict[str, str]:
@@ -43,14 +46,24 @@ def test_flag_is_recommended_for_what_the_whole_loop_gained() -> None:
 )
 def test_each_flag_has_one_outcome(alone: tuple[float, ...], loop: tuple[float, ...], outcome: str) -> None:
     tried = [trial("--a", part, *ratios) for part, ratios in (("step", alone), ("loop", loop)) if ratios]
-    assert outcomes(tried) == {"--a": outcome}
+    assert outcomes(tried, SHARED) == {"--a": outcome}
 
 
 def test_part_that_does_not_limit_gains_nothing_however_fast_it_becomes() -> None:
     faster_step = trial("--amp-level O2", "step", 1.9, 1.9, 1.9)
     assert outcomes([faster_step], FEED) == {"--amp-level O2": NO_GAIN}
     assert for_the_loop([faster_step], FEED) == []
-    assert outcomes([faster_step], COMPUTE) == {"--amp-level O2": UNCERTAIN}
+    assert outcomes([faster_step], SHARED) == {"--amp-level O2": UNCERTAIN}
+
+
+def test_part_decides_alone_where_the_other_costs_nearly_nothing() -> None:
+    faster = trial("--amp-level O0", "step", 1.4, 1.45, 1.5, cpu=0.7)
+    shared = replace(SHARED, step=20, step_cpu_s=0.1, feed=4000, feed_cpu_s=0.0005)
+    for rates in (replace(COMPUTE, feed=2000), shared):
+        [advice] = conclude([faster], rates)
+        assert (advice.outcome, advice.gain) == (HELPS, pytest.approx(1.45, rel=0.05))
+    assert outcomes([faster], SHARED) == {"--amp-level O0": UNCERTAIN}
+    assert outcomes([trial("--a", "step", 1.4, 0.9, 1.5)], shared) == {"--a": UNCERTAIN}
 
 
 def test_expected_gain_ends_where_the_other_part_begins_to_limit() -> None:
