@@ -1,8 +1,9 @@
 """`trainer doctor`: where a run's time goes on this data and machine, and which flags would help, tried first."""
 
+import os
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schemas.host import max_open_files, usable_cores, usable_memory
@@ -67,7 +68,8 @@ class Diagnosis:
 
     `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
     `tried` are all trials, `advice` has one conclusion for each flag. `failed` says what does not run here and
-    why, `left_out` what there was no time for. `convolutions` is what oneDNN makes of one on CPU, None elsewhere.
+    why, `left_out` what there was no time for. `load` is that of the machine (1 min) before. `convolutions` is what
+    oneDNN makes of one on CPU, None elsewhere.
     """
 
     dataset: str
@@ -90,6 +92,7 @@ class Diagnosis:
     left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
     asked_seconds: float = 60.0
+    load: float = 0.0
     convolutions: Convolutions | None = None
 
 
@@ -100,7 +103,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
     """
     if under_msrun():
         raise TrainerError("doctor measures one process: start it without msrun, with the --batch-size of one rank")
-    home = Path.cwd()
+    home, load = Path.cwd(), os.getloadavg()[0]
     plan = plan_run(config, this_machine(config.device))
     tell(f"checking {plan.folder}")
     check_files(plan.folder, plan.train_split, config.full_check)
@@ -112,7 +115,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
         kernels = plan.effect.kernels
         convolutions = None if kernels is None else look_at_convolutions(kernels)
         stop.check()
-        return examine(Session(plan, home, seconds, stop, tell), convolutions)
+        return replace(examine(Session(plan, home, seconds, stop, tell), convolutions), load=load)
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:

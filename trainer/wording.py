@@ -18,6 +18,7 @@ from trainer.verdict import BALANCED, COMPUTE, FEED, MARGIN
 WIDTH = 80
 SHORT = 0.9  # of the limit: below that a loop that hardly waits for data lacks something else
 EVEN = 1.1  # times the speed of files: below that the reader may ask what shards are for
+BUSY = 0.5  # of the cores: a load from which on other work is worth a word
 MANY = 10  # from here on a share reads better as a multiple
 LEAST_SHARE = 0.01  # of the feed's time, to be named
 AMP = "--amp-level "
@@ -37,6 +38,7 @@ def doctor_text(found: Diagnosis) -> str:
         "\n".join(_table(found)),
         *_convolutions(found),
         "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
+        *_other_work(found),
         *_section("Faster settings (whole loop, measured interleaved with the current ones):", _helped(found)),
         *_section(f"Uncertain ({_longer(found)} gives a clearer answer):", _uncertain(found)),
         *_section("Tried without gain:", _without_gain(found)),
@@ -101,7 +103,7 @@ def _table(found: Diagnosis) -> Iterable[str]:
         yield f"{name:<34}{rates}{part.cores:>8.1f}{part.memory_bytes / 2**30:>8.1f} GiB"
     step = next(part.images_per_s for part in found.parts if part.part.startswith("step"))
     for one in found.tried:
-        if one.flags.startswith(AMP):
+        if one.flags.startswith(AMP) and one.part == "step":
             name = f"step alone, {one.flags.removeprefix(AMP)}"
             rate = step * one.gain  # as if it had been measured in the same moments
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
@@ -147,6 +149,17 @@ def _of_the_feed(found: Diagnosis) -> str:
     parts = sorted(found.verdict.parts.items(), key=lambda part: -part[1])
     shares = ", ".join(f"{PARTS[name]} takes {part:.0%}" for name, part in parts if part >= LEAST_SHARE)
     return f"Of the feed's time {shares}."
+
+
+def _other_work(found: Diagnosis) -> list[str]:
+    """What else the machine did when the measuring began, where that was much."""
+    if found.load < BUSY * found.cores:
+        return []
+    text = (
+        f"Other programs were at work: the load was {found.load:.1f} on {found.cores} cores before anything was "
+        "measured. Rates are lower than on a quiet machine; gains are compared within rounds."
+    )
+    return ["\n".join(_wrapped(text))]
 
 
 def _helped(found: Diagnosis) -> list[str]:

@@ -156,6 +156,23 @@ def test_nothing_is_said_only_where_all_was_tried_and_gained_less_than_five_perc
     assert "Not measured (--seconds 120 measures more): - --amp-level O0" in left_out
 
 
+def test_other_work_on_the_machine_is_told() -> None:
+    assert "the load was 14.6 on 2 cores before anything was measured" in told(load=14.6)
+    assert "Other programs" not in told(load=0.9)
+
+
+def test_level_that_was_tried_in_the_loop_too_has_one_row() -> None:
+    trials = [trial("--amp-level O1", part, 640, 1.5, 1.5, 1.5) for part in ("step", "loop")]
+    text = told(*trials)
+    assert text.count("step alone, O1") == 1
+
+
+def test_part_that_decides_alone_is_recommended_by_its_own_figures() -> None:
+    slow = replace(RATES, feed=5000.0, step=10.0)
+    text = told(trial("--amp-level O0", "step", 10, 1.4, 1.45, 1.5, price="other rounding"), rates=slow)
+    assert "- --amp-level O0: step alone, which decides here, 10 to 14.5 images/s, 1.45 times (1.40 to 1.50" in text
+
+
 def test_part_that_gained_without_effect_on_the_loop_is_told_so() -> None:
     slower = told(trial("--a", "feed", 100, 1.5, 1.5, 1.5), trial("--a", "loop", 200, 0.5, 0.5, 0.5))
     assert "Tried without gain: - --a (feed 1.50 times, whole loop 0.50 times)" in slower
