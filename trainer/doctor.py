@@ -58,6 +58,7 @@ ROUNDS = 3
 PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
+FROM_STORAGE = 0.25  # of the bytes of rows: from there on reading is not done from the cache
 SAMPLE_ROWS = 192
 SIDES = 24  # images whose sides are looked at
 
@@ -229,9 +230,9 @@ def _rates_of(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
 
 def _storage(session: Session) -> Storage:
     split = session.plan.train_split
-    row_bytes = sum(shard.bytes for shard in split.shards) // split.rows
     seconds = min(STORAGE_S, session.seconds / 50)
-    return look_at_storage(session.plan.folder, [shard.name for shard in split.shards], row_bytes, seconds)
+    files = [shard.name for shard in split.shards]
+    return look_at_storage(session.plan.folder, files, _row_bytes(session.plan), seconds)
 
 
 def _why(plan: RunPlan, setting: str) -> str:
@@ -265,9 +266,8 @@ def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> N
 
 def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float) -> None:
     plan = trials.session.plan
-    place = Place(
-        plan.effect.workers, plan.effect.prefetch, found.cores, found.image_size, found.short_side, _reading(found)
-    )
+    reading = _reading(plan, found)
+    place = Place(plan.effect.workers, plan.effect.prefetch, found.cores, found.image_size, found.short_side, reading)
     remedies = feed_remedies(plan.config, plan.recipe, place)
     share = seconds / max(1, len(remedies))
     for remedy in remedies:
@@ -279,9 +279,15 @@ def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float)
     trials.feed(flags, len(flags) * share)
 
 
-def _reading(found: Diagnosis) -> bool:
-    """Return True if the feed waits for the storage."""
-    return found.verdict.limits("feed") and found.verdict.slowest == "read"
+def _reading(plan: RunPlan, found: Diagnosis) -> bool:
+    """Return True if the feed waits for the storage: reading is its slowest part, and is not done from the cache."""
+    read = next(part for part in found.parts if part.part == "read")
+    is_read = found.storage.network or read.storage_bytes >= FROM_STORAGE * _row_bytes(plan)
+    return found.verdict.limits("feed") and found.verdict.slowest == "read" and is_read
+
+
+def _row_bytes(plan: RunPlan) -> int:
+    return sum(shard.bytes for shard in plan.train_split.shards) // plan.train_split.rows
 
 
 def observe(plan: RunPlan, found: Diagnosis) -> Observation:
@@ -306,7 +312,7 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         feed_bound=found.verdict.bound == FEED,
         feed_limits=found.verdict.limits("feed"),
         step_limits=found.verdict.limits("step"),
-        reading_limits=_reading(found),
+        reading_limits=_reading(plan, found),
         readers=effect.readers,
         readers_wanted=readers,
         files=files,

@@ -39,6 +39,15 @@ def file_system(path: Path, mounts: str) -> tuple[str, bool]:
     return kind, kind in NETWORK or (kind.startswith("fuse.") and kind not in ("fuse.lxcfs", "fuse.snapfuse"))
 
 
+def bytes_from_storage(counters: Path = Path("/proc/self/io")) -> int:
+    """Return what this process has read from the storage so far, without what came from the cache; 0 if unknown."""
+    try:
+        lines = counters.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), 0)
+
+
 def look_at_storage(
     folder: Path, files: Sequence[str], row_bytes: int, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Storage:

@@ -26,7 +26,7 @@ from trainer.remedies import Remedy
 from trainer.sampling import Row
 from trainer.session import Session
 from trainer.signals import StopSignals
-from trainer.stages import Part, Trainee, Turn, loop_part
+from trainer.stages import Measured, Part, Trainee, Turn, loop_part
 from trainer.traps import find_traps
 from trainer.trials import Trials
 from trainer.verdict import Verdict
@@ -120,11 +120,13 @@ class Recorder:
 def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[str], bool | None]]]:
     """What is tried for a verdict on a run with these options, in order."""
 
-    def ask(verdict: Verdict, **options: Any) -> list[tuple[str, list[str], bool | None]]:
+    def ask(
+        verdict: Verdict, parts: list[Measured] = FOUND.parts, **options: Any
+    ) -> list[tuple[str, list[str], bool | None]]:
         plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8, **options), Machine(ascend=False, cores=2))
         recorder = Recorder(Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None))
         level = plan.effect.precision.amp_level
-        doctor._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict), [])
+        doctor._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict, parts=parts), [])
         return recorder.asked
 
     return ask
@@ -159,8 +161,11 @@ def test_both_are_tried_where_both_take_the_same_cores(asked: Callable[..., Any]
 
 
 def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(asked: Callable[..., Any]) -> None:
-    parts = [part for part, _, _ in asked(replace(FEED, slowest="read", ratio=20.0))]
-    assert parts == ["copy", "feed", "left out"]
+    reading = replace(FEED, slowest="read", ratio=20.0)
+    cold = [replace(part, storage_bytes=1e6 if part.part == "read" else 0.0) for part in FOUND.parts]
+    assert [part for part, _, _ in asked(reading, parts=cold)] == ["copy", "feed", "left out"]
+    from_cache = [part for part, _, _ in asked(reading, parts=FOUND.parts)]
+    assert from_cache == ["resize", "feed", "left out"], "another disk would not help"
 
 
 def test_parts_far_from_the_bottleneck_have_one_turn(
