@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainer.advice import for_the_loop
+from trainer.advice import decides_alone, for_the_loop
 from trainer.errors import TrainerError
 from trainer.plan import RunPlan
 from trainer.remedies import LEAST_ROUNDS as ROUNDS
@@ -19,6 +19,7 @@ from trainer.storage import forget
 from trainer.verdict import Rates
 
 FIRST_ROUNDS = 0.6  # of a trial's time; the rest is for more rounds of what they leave uncertain
+LOOP_STEPS = 3  # of a turn in the loop at least: two that are not counted, and one
 REPEATS = 64  # of a sample, so that its epochs are no shorter than those of a set
 FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said that flags do not go here
 
@@ -130,7 +131,10 @@ class Trials:
         chosen = self.promising
         if not chosen:
             return
-        if seconds <= 0:
+        step_s = self.session.plan.config.batch_size / min(self.rates.feed, self.rates.step)
+        needed_s = (1 + len(chosen)) * ROUNDS * LOOP_STEPS * step_s
+        # Of what its part decides alone the loop would only be a confirmation: no more time than is given for that.
+        if seconds <= 0 or (seconds < needed_s and all(decides_alone(one, self.rates) for one in chosen)):
             self.left_out += [f"{one.flags} in the whole loop" for one in chosen]
             return
         self.session.tell(f"trying {', '.join(one.flags for one in chosen)} in the whole loop")

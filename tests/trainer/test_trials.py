@@ -1,6 +1,7 @@
 """What follows from a trial, with figures that are made up and nothing measured."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from trainer.config import RunConfig
 from trainer.device import Machine
 from trainer.errors import TrainerError
 from trainer.plan import plan_run
-from trainer.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy
+from trainer.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, weigh
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Part, Trainee, Turn
@@ -70,7 +71,7 @@ def in_the_loop(trials: Trials, *rates: float) -> None:
 
 
 def outcome(trials: Trials) -> str:
-    [advice] = conclude(trials.tried, RATES)
+    [advice] = conclude(trials.tried, trials.rates)
     return advice.outcome
 
 
@@ -78,7 +79,7 @@ def test_remedy_that_helps_in_the_whole_loop_is_recommended_for_what_it_gains_th
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     in_the_loop(trials, 140.0)
-    trials.loop(1.0)
+    trials.loop(60.0)
     [advice] = recommended(conclude(trials.tried, RATES))
     assert (advice.flags, advice.evidence.part, advice.gain) == ("--prefetch 16", "loop", 1.4)
 
@@ -87,7 +88,7 @@ def test_remedy_that_slows_the_loop_is_not_recommended(trials: Trials) -> None:
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     in_the_loop(trials, 90.0)
-    trials.loop(1.0)
+    trials.loop(60.0)
     assert outcome(trials) == NO_GAIN
 
 
@@ -112,12 +113,13 @@ def test_certain_trial_takes_no_more_rounds(trials: Trials) -> None:
 def test_nothing_is_tried_in_the_loop_where_nothing_helped(trials: Trials) -> None:
     script(trials)
     trials.feed([MORE], 1.0)
-    trials.loop(1.0)
+    trials.loop(60.0)
     assert [one.part for one in trials.tried] == ["feed"]
     assert trials.left_out == []
 
 
 def test_time_that_is_over_is_told(trials: Trials) -> None:
+    trials.rates = replace(RATES, step_cpu_s=0.01, cores=2)  # the step takes cores too, so the loop must tell
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     trials.loop(0.0)
@@ -142,6 +144,17 @@ def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) ->
     assert (trials.promising, trials.left_out) == ([], ["--amp-level O2"])
     trials.try_left_out(60.0)
     assert ([one.flags for one in trials.tried], trials.left_out) == (["--amp-level O2"], [])
+
+
+def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_decides(trials: Trials) -> None:
+    trials.rates = replace(RATES, feed=1e6, step=1.0)  # 32 s a step
+    script(trials)
+    trials.tried = [weigh(HALF, "step", [1.0] * 3, [1.5] * 3)]
+    trials._loops[HALF.flags] = lambda full: Part(HALF.flags, lambda lap: None)
+    trials.loop(30.0)
+    assert trials.left_out == ["--amp-level O2 in the whole loop"]
+    [advice] = recommended(conclude(trials.tried, trials.rates))
+    assert (advice.flags, advice.gain) == ("--amp-level O2", 1.5)
 
 
 def test_copy_on_the_same_disk_is_not_tried(trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
