@@ -169,9 +169,9 @@ def real_rate(
             err.seek(0)
             sys.exit(f"{situation.name}: the run makes no steps: {err.read().decode(errors='replace')[-500:]}")
         finally:
-            child.send_signal(signal.SIGINT)
+            child.send_signal(signal.SIGTERM)
             try:
-                child.wait(60)
+                child.wait(20)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()

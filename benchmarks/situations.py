@@ -77,7 +77,7 @@ SITUATIONS = (
     # More than the 2 GiB up to which a run hashes every byte first, and so reads the set into the cache.
     Situation(
         "slow disk", (600, 500), 5600, ("--recipe", "imagenet", "--image-size", "64"),
-        "feed", "read", "copy the shards", 16, quality=98, slow_disk=4_000_000,
+        "feed", "read", "copy the shards", 4, quality=98, slow_disk=2_000_000,
     ),
 )  # fmt: skip
 

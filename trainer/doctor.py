@@ -59,7 +59,7 @@ PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
 FROM_STORAGE = 0.25  # of the bytes of rows: from there on reading is not done from the cache
-SAMPLE_ROWS = 192
+SAMPLE_ROWS, SAMPLING = 192, 0.1  # and the share of the time that reading them may take
 SIDES = 24  # images whose sides are looked at
 
 
@@ -123,7 +123,7 @@ def examine(session: Session, convolutions: Convolutions | None = None) -> Diagn
     """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
     session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
     trainee = Trainee(session.plan, session.home)
-    rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
+    rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     found = _measure(session, trainee, rows)
     verdict = found.verdict
     session.tell(f"bottleneck {verdict.limit:.3g} images/s ({verdict.bound}); trying what might help")

@@ -1,6 +1,8 @@
 """Throw-away copies of some rows: as a set of other sizes, to try `--resize` on, or as files, to compare with."""
 
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,15 +32,20 @@ class Row:
     label: int
 
 
-def some_rows(plan: RunPlan, count: int) -> list[Row]:
-    """Up to `count` rows of train as they are stored, drawn over the whole split, fewer where they are large."""
+def some_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
+    """Up to `count` rows of train as they are stored, drawn over the whole split, fewer where they are large.
+
+    After so many seconds a batch is enough: a slow storage must not take the time of all that is to be measured.
+    """
+    until = time.monotonic() + seconds
     rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, shuffle=Shuffle.GLOBAL, num_shards=1, shard_id=0)
     found: list[Row] = []
     held = 0
     for image, label in rows.create_tuple_iterator(num_epochs=1, output_numpy=True):
         found.append(Row(image.tobytes(), int(label)))
         held += len(found[-1].image)
-        if len(found) == count or held >= MOST_BYTES:
+        late = time.monotonic() >= until and len(found) >= plan.config.batch_size
+        if len(found) == count or held >= MOST_BYTES or late:
             break
     return found
 

@@ -1,5 +1,6 @@
 """Real measurements on a tiny set: they must be whole and agree with each other, whatever the figures are."""
 
+import math
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from trainer.errors import TrainerError
 from trainer.kernels import Processor
 from trainer.plan import plan_run
 from trainer.remedies import Remedy
-from trainer.sampling import Row
+from trainer.sampling import Row, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Measured, Part, Trainee, Turn, loop_part
@@ -166,6 +167,14 @@ def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(ask
     assert [part for part, _, _ in asked(reading, parts=cold)] == ["copy", "feed", "left out"]
     from_cache = [part for part, _, _ in asked(reading, parts=FOUND.parts)]
     assert from_cache == ["resize", "feed", "left out"], "another disk would not help"
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(math.inf, 20), (0.0, 8)])
+def test_sampling_of_a_slow_storage_ends_with_a_batch(
+    seconds: float, count: int, stripes: Path, cpu: InEffect
+) -> None:
+    plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
+    assert len(some_rows(plan, 20, seconds)) == count
 
 
 def test_parts_far_from_the_bottleneck_have_one_turn(
