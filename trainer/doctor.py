@@ -116,7 +116,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
         kernels = plan.effect.kernels
         convolutions = None if kernels is None else look_at_convolutions(kernels)
         stop.check()
-        return replace(examine(Session(plan, home, seconds, stop, tell), convolutions), load=load)
+        return replace(examine(Session(plan, home, seconds, stop, tell, vary_order=True), convolutions), load=load)
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:

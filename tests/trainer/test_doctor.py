@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import mindspore.dataset as ds
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +20,7 @@ from trainer.advice import conclude
 from trainer.cli import cli
 from trainer.config import RunConfig
 from trainer.convolution import Convolutions
+from trainer.data import train_rows
 from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
 from trainer.kernels import Processor
@@ -27,7 +29,7 @@ from trainer.remedies import Remedy
 from trainer.sampling import Row, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
-from trainer.stages import Measured, Part, Trainee, Turn, loop_part
+from trainer.stages import Lap, Measured, Part, Trainee, Turn, loop_part
 from trainer.traps import find_traps
 from trainer.trials import Trials
 from trainer.verdict import Verdict
@@ -175,6 +177,29 @@ def test_sampling_of_a_slow_storage_ends_with_a_batch(
 ) -> None:
     plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
     assert len(some_rows(plan, 20, seconds)) == count
+
+
+@pytest.mark.parametrize(("vary_order", "orders"), [(True, 3), (False, 1)])
+def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
+    vary_order: bool, orders: int, stripes: Path, tmp_path: Path, cpu: InEffect
+) -> None:
+    plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
+    session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None, vary_order=vary_order)
+    first: list[bytes] = []
+
+    def work(lap: Lap) -> None:
+        rows = train_rows(plan.folder, plan.dataset, plan.effect)
+        images = [image.tobytes() for image, _ in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)]
+        first.append(b"".join(images[:8]))
+        lap.done(1)
+
+    seed = ds.config.get_seed()
+    try:
+        for _ in range(3):
+            session.take(Part("x", work), 0.0)
+    finally:
+        ds.config.set_seed(seed)
+    assert len(set(first)) == orders
 
 
 def test_parts_far_from_the_bottleneck_have_one_turn(
