@@ -60,6 +60,8 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, metavar="DIR", help="Where to work; what is built there is used again.")
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
+    # Ended by SIGTERM it removes its folders and its control group too, and ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     found = []
     with _folder(asked.scratch, None) as work, _folder(None, FAST if FAST.is_dir() else None) as fast:
         for situation in SITUATIONS:
