@@ -3,7 +3,7 @@
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore.dataset import vision
 
+from trainer.class_folders import ENDINGS, ClassImages, as_links, class_images
 from trainer.config import RunConfig
 from trainer.data import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
 from trainer.device import apply, this_machine
@@ -18,7 +19,7 @@ from trainer.errors import TrainerError
 from trainer.picture import plain_picture
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.runfolder import scratch
-from trainer.sampling import ENDINGS, MOST_BYTES, Row, as_files, as_links, as_set, image_files, refused_files, some_rows
+from trainer.sampling import MOST_BYTES, Row, as_files, as_set, refused_files, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import Measured, Part, feeding, pipeline_part, summed_up
@@ -33,7 +34,8 @@ LEAST_BATCHES = 2
 class Comparison:
     """What was found. `images` is the folder that was given, None for a sample of the set's own rows; `files` are read
     one by one there, `shards` hold as many rows. `gains` are the median ratios of MindDataset to each other source.
-    `python_decodes` says whether GeneratorDataset decodes with Pillow, or hands on bytes.
+    `skipped` counts what is not read of that folder, by reason. `python_decodes` says whether GeneratorDataset decodes
+    with Pillow, or hands on bytes.
     """
 
     dataset: str
@@ -50,6 +52,7 @@ class Comparison:
     gains: dict[str, float]
     rounds: int
     seconds: float
+    skipped: dict[str, int] = field(default_factory=dict)
 
 
 class Pictures:
@@ -87,17 +90,18 @@ def compare(
         session = Session(plan, home, seconds, stop, tell)
         if images is None:
             source, folder = _sampled(plan, tell)
-            files = list(image_files(folder))
+            found = class_images(folder)
         else:
             source = plan
-            folder, files = without_refused(plan, images, tell)
-        if len(files) < LEAST_BATCHES * config.batch_size:
+            folder, found = given_images(plan, images, tell)
+        if len(found.files) < LEAST_BATCHES * config.batch_size:
+            skipped = f" (skipped: {found.skipped_text()})" if found.skipped else ""
             raise TrainerError(
-                f"{len(files)} images in class folders of {folder} are too few for {LEAST_BATCHES} batches of "
-                f"{config.batch_size}; use a smaller --batch-size, or another --against"
+                f"{len(found.files)} images in class folders of {images or folder}{skipped} are too few for "
+                f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
             )
         tell(f"measuring for about {seconds:.0f} s")
-        return _compare(session, source, folder, files, images)
+        return replace(_compare(session, source, folder, found.files, images), skipped=dict(found.skipped))
 
 
 def _compare(
@@ -134,22 +138,23 @@ def _compare(
     )
 
 
-def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tuple[Path, list[tuple[Path, int]]]:
-    """The class folders of `images` and the files in them, see image_files, but for those that the set refused.
+def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
+    """Return the images in class folders of `images`, or of its folder train, and a folder for ImageFolderDataset.
 
-    One of these would end it all, so where there are any the folder is one of links to the others.
+    Files that the set has refused are left out: one of them would end the measurement. Where ImageFolderDataset would
+    read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links.
     """
     if not images.is_dir():
         raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
     folder = images / "train" if (images / "train").is_dir() else images
-    refused, files = refused_files(plan.folder), list(image_files(folder))
-    kept = [(path, label) for path, label in files if path.relative_to(images).as_posix() not in refused]
-    if len(kept) == len(files):
-        return folder, files
-    tell(f"left out: {len(files) - len(kept)} of {len(files)} files, which the set has refused")
+    found = class_images(folder, refused_files(plan.folder), images)
+    if found.skipped:
+        tell(f"skipped in {folder}: {found.skipped_text()}")
+    if found.is_plain:
+        return folder, found
     links = Path.cwd() / "files"
-    as_links(kept, links)
-    return links, kept
+    as_links(found, links)
+    return links, found
 
 
 def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:

@@ -1,11 +1,13 @@
 """`trainer doctor`: where a run's time goes on this data and machine, and which flags would help, tried first."""
 
+import os
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schemas.host import max_open_files, usable_cores
+from schemas.host import max_open_files, usable_cores, usable_memory
+from trainer.advice import Advice, conclude
 from trainer.config import RunConfig
 from trainer.convolution import Convolutions, is_reference, look_at_convolutions
 from trainer.data import check_labels, pipeline_errors, train_transforms, try_recipe
@@ -16,13 +18,25 @@ from trainer.mixing import mixes
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.python_ops import python_ops
 from trainer.rank import under_msrun
-from trainer.remedies import Place, Remedy, Tried, amp_remedies, feed_remedies, resize_side, step_remedies, weigh
+from trainer.remedies import (
+    NO_GAIN,
+    Place,
+    Remedy,
+    Tried,
+    amp_remedies,
+    feed_remedies,
+    resize_side,
+    step_remedies,
+    weigh,
+    without_extras,
+)
 from trainer.runfolder import scratch
 from trainer.sampling import Row, short_sides, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
 from trainer.stages import (
     Measured,
+    Part,
     Trainee,
     Turn,
     augmenting,
@@ -37,14 +51,15 @@ from trainer.stages import (
 from trainer.storage import Storage, look_at_storage
 from trainer.traps import GRAPH, O2, Observation, Trap, find_traps
 from trainer.trials import Trials
-from trainer.verdict import BALANCED, COMPUTE, FEED, Rates, Verdict, judge
+from trainer.verdict import COMPUTE, FAR, FEED, Rates, Verdict, far_off, judge
 
 ROUNDS = 3
-# Of the time, each on top of those before: parts, loop, trials of feed and of step; last the best of them in the loop.
-PARTS, BASE, FEED_TRIALS, TRIALS = 0.3, 0.42, 0.6, 0.92
+# Of the time, each on top of those before: parts, loop, trials of what limits, of the other part; last the whole loop.
+PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
-SAMPLE_ROWS = 192
+FROM_STORAGE = 0.25  # of the bytes of rows: from there on reading is not done from the cache
+SAMPLE_ROWS, SAMPLING = 192, 0.1  # and the share of the time that reading them may take
 SIDES = 24  # images whose sides are looked at
 
 
@@ -53,8 +68,9 @@ class Diagnosis:
     """All that was found. `parts` are in the order of the pipeline, each measured alone, the loop last.
 
     `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
-    `confirmed` is the best remedy in the whole loop. `failed` says what does not run here and why, `left_out` what
-    there was no time for. `convolutions` is what oneDNN makes of one on CPU, None elsewhere.
+    `tried` are all trials, `advice` has one conclusion for each flag. `failed` says what does not run here and
+    why, `left_out` what there was no time for. `load` is that of the machine (1 min) before. `convolutions` is what
+    oneDNN makes of one on CPU, None elsewhere.
     """
 
     dataset: str
@@ -71,11 +87,13 @@ class Diagnosis:
     parts: list[Measured]
     verdict: Verdict
     tried: list[Tried] = field(default_factory=list)
-    confirmed: Tried | None = None
+    advice: list[Advice] = field(default_factory=list)
     traps: list[Trap] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    asked_seconds: float = 60.0
+    load: float = 0.0
     convolutions: Convolutions | None = None
 
 
@@ -86,7 +104,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
     """
     if under_msrun():
         raise TrainerError("doctor measures one process: start it without msrun, with the --batch-size of one rank")
-    home = Path.cwd()
+    home, load = Path.cwd(), os.getloadavg()[0]
     plan = plan_run(config, this_machine(config.device))
     tell(f"checking {plan.folder}")
     check_files(plan.folder, plan.train_split, config.full_check)
@@ -98,25 +116,25 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
         kernels = plan.effect.kernels
         convolutions = None if kernels is None else look_at_convolutions(kernels)
         stop.check()
-        return examine(Session(plan, home, seconds, stop, tell), convolutions)
+        return replace(examine(Session(plan, home, seconds, stop, tell, vary_order=True), convolutions), load=load)
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
     """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
     session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
     trainee = Trainee(session.plan, session.home)
-    rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size))
+    rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     found = _measure(session, trainee, rows)
-    bound, limit = found.verdict.bound, found.verdict.limit
-    session.tell(f"limit {limit:.3g} images/s ({bound}); trying what might help")
-    rates = {
-        name: next(part.images_per_s for part in found.parts if part.part.startswith(name)) for name in ("feed", "step")
-    }
+    verdict = found.verdict
+    session.tell(f"bottleneck {verdict.limit:.3g} images/s ({verdict.bound}); trying what might help")
+    rates = _rates({part.part: part for part in found.parts}, found)
     trials = Trials(session, trainee, rates)
     _try(trials, found, rows)
-    found.confirmed = trials.confirm(session.left_s())
+    trials.loop(session.left_s())
     found.tried += trials.tried
+    found.advice = conclude(found.tried, rates)
     found.failed, found.left_out = trials.failed, found.left_out + trials.left_out
+    found.asked_seconds = session.seconds
     found.convolutions = convolutions
     found.traps = find_traps(observe(session.plan, found))
     found.seconds = round(session.spent_s, 1)
@@ -137,10 +155,10 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
     storage = _storage(session)
     trainee.compile()
     session.stop.check()
-    turns = session.rounds(parts, ROUNDS, session.left_s(PARTS))
+    turns = _part_turns(session, parts)
     seen = summed_up(turns)
     cores = usable_cores()
-    verdict = judge(_rates(seen, step.name, cores if effect.device == "CPU" else None))
+    verdict = judge(_rates_of(seen, step.name, cores if effect.device == "CPU" else None))
     turns |= _loop_turns(session, trainee, full=verdict.bound != FEED)
     seen = summed_up(turns)
     found = Diagnosis(
@@ -162,10 +180,22 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
         on, off = ([turn.images_per_s for turn in turns[name]] for name in (WITH_SINK, WITHOUT_SINK))
         other = weigh(Remedy("--no-sink"), "loop", on, off) if effect.sink else weigh(Remedy("--sink"), "loop", off, on)
         found.tried.append(other)
-    done = min(map(len, turns.values()))
+    limiting = min(("feed", step.name), key=lambda name: seen[name].images_per_s)
+    done = min(len(turns[name]) for name in (limiting, WITHOUT_SINK))
     if done < ROUNDS:
         found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are rough, give more --seconds")
     return found
+
+
+def _part_turns(session: Session, parts: list[Part]) -> dict[str, list[Turn]]:
+    """Interleaved turns; a part that is far from the bottleneck in the first round has that one only."""
+    began, seconds = session.clock(), session.left_s(PARTS)
+    turns = session.rounds(parts, 1, seconds / ROUNDS)
+    far = far_off({name: done[0].images_per_s for name, done in turns.items()})
+    near = [part for part in parts if part.name not in far]
+    left_s = (seconds - (session.clock() - began)) * len(near) / len(parts)
+    more = session.rounds(near, ROUNDS - 1, left_s, 0)
+    return {name: done + more.get(name, []) for name, done in turns.items()}
 
 
 def _loop_turns(session: Session, trainee: Trainee, full: bool) -> dict[str, list[Turn]]:
@@ -181,7 +211,11 @@ def _sink(plan: RunPlan, turns: dict[str, list[Turn]]) -> str:
     return "on" if plan.effect.sink else "off"
 
 
-def _rates(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
+def _rates(seen: dict[str, Measured], found: Diagnosis) -> Rates:
+    return _rates_of(seen, f"step {found.amp_level}", found.cores if found.device == "CPU" else None)
+
+
+def _rates_of(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
     return Rates(
         read=seen["read"].images_per_s,
         decode=seen["decode"].images_per_s,
@@ -196,9 +230,9 @@ def _rates(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
 
 def _storage(session: Session) -> Storage:
     split = session.plan.train_split
-    row_bytes = sum(shard.bytes for shard in split.shards) // split.rows
     seconds = min(STORAGE_S, session.seconds / 50)
-    return look_at_storage(session.plan.folder, [shard.name for shard in split.shards], row_bytes, seconds)
+    files = [shard.name for shard in split.shards]
+    return look_at_storage(session.plan.folder, files, _row_bytes(session.plan), seconds)
 
 
 def _why(plan: RunPlan, setting: str) -> str:
@@ -206,21 +240,54 @@ def _why(plan: RunPlan, setting: str) -> str:
 
 
 def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
-    """Remedies for what limits, and in any case the other levels of mixed precision."""
-    session, effect = trials.session, trials.session.plan.effect
-    config, bound = session.plan.config, found.verdict.bound
-    if bound in (FEED, BALANCED):
-        place = Place(effect.workers, effect.prefetch, found.cores, found.image_size, found.short_side)
-        remedies = feed_remedies(config, session.plan.recipe, place)
-        share = session.left_s(FEED_TRIALS) / max(1, len(remedies))
-        for remedy in (one for one in remedies if one.resize is not None):
+    """Remedies for what limits first; then for the other part, unless it is far from limiting."""
+    session, verdict = trials.session, found.verdict
+    main, other = ("step", "feed") if verdict.bound == COMPUTE else ("feed", "step")
+    for part, share in ((main, MAIN_TRIALS), (other, OTHER_TRIALS)):
+        if part == other and verdict.ratio >= FAR and not verdict.limits(part):
+            break
+        if part == "feed" and verdict.limits("feed"):
+            _try_feed(trials, found, rows, session.left_s(share))
+        elif part == "step":
+            _try_step(trials, found, session.left_s(share), must=part == main)
+    if not trials.promising:  # the time of the whole loop is free
+        trials.try_left_out(session.left_s())
+
+
+def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> None:
+    """All that may help; where the step does not limit, the levels of mixed precision for the table."""
+    plan = trials.session.plan
+    remedies = amp_remedies(found.device, found.amp_level)
+    if found.verdict.limits("step"):
+        graph, rows = plan.effect.graph, plan.train_split.rows
+        remedies = step_remedies(plan.config, found.device, found.amp_level, graph, rows)
+    trials.step(remedies, seconds, must)
+
+
+def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float) -> None:
+    plan = trials.session.plan
+    reading = _reading(plan, found)
+    place = Place(plan.effect.workers, plan.effect.prefetch, found.cores, found.image_size, found.short_side, reading)
+    remedies = feed_remedies(plan.config, plan.recipe, place)
+    share = seconds / max(1, len(remedies))
+    for remedy in remedies:
+        if remedy.resize is not None:
             trials.resize(remedy, rows, 2 * share)
-        flags = [one for one in remedies if one.resize is None]
-        trials.feed(flags, len(flags) * share)
-    levels = amp_remedies(found.amp_level)
-    if bound in (COMPUTE, BALANCED):
-        levels = step_remedies(config, found.amp_level, effect.graph, session.plan.train_split.rows)
-    trials.step(levels, session.left_s(TRIALS))
+        elif remedy.copy:
+            trials.copy(remedy, rows, 2 * share)
+    flags = [one for one in remedies if one.changes]
+    trials.feed(flags, len(flags) * share)
+
+
+def _reading(plan: RunPlan, found: Diagnosis) -> bool:
+    """Return True if the feed waits for the storage: reading is its slowest part, and is not done from the cache."""
+    read = next(part for part in found.parts if part.part == "read")
+    is_read = found.storage.network or read.storage_bytes >= FROM_STORAGE * _row_bytes(plan)
+    return found.verdict.limits("feed") and found.verdict.slowest == "read" and is_read
+
+
+def _row_bytes(plan: RunPlan) -> int:
+    return sum(shard.bytes for shard in plan.train_split.shards) // plan.train_split.rows
 
 
 def observe(plan: RunPlan, found: Diagnosis) -> Observation:
@@ -228,7 +295,8 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
     effect, config, files = plan.effect, plan.config, len(plan.train_split.shards)
     readers = -(-effect.workers // READING)
     feed = next(part for part in found.parts if part.part == "feed")
-    gains = {one.flags: one.gain for one in found.tried}
+    gains = {one.flags: one.gain for one in found.tried if one.part != "loop"}
+    set_bytes = sum(shard.bytes for shard in plan.train_split.shards)
     reference, kernels_gain = _reference(found.convolutions)
     return Observation(
         device=effect.device,
@@ -242,6 +310,9 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         cores=found.cores,
         cores_busy=feed.cores,
         feed_bound=found.verdict.bound == FEED,
+        feed_limits=found.verdict.limits("feed"),
+        step_limits=found.verdict.limits("step"),
+        reading_limits=_reading(plan, found),
         readers=effect.readers,
         readers_wanted=readers,
         files=files,
@@ -253,6 +324,7 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         resize_side=resize_side(plan.pixels.size),
         python_ops=python_ops(train_transforms(plan.recipe, plan.pixels)),
         mixing=mixes(plan.recipe),
+        mixing_flags=without_extras(plan.recipe) or None,
         limit_per_s=found.verdict.limit,
         storage=found.storage.kind,
         network=found.storage.network,
@@ -261,7 +333,9 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         batch_gain=gains.get(f"--batch-size {2 * config.batch_size}"),
         graph_gain=gains.get(GRAPH),
         o2_gain=gains.get(O2),
-        vain=tuple(one.flags for one in found.tried if not one.helps),
+        fits_in_memory=set_bytes <= usable_memory(),
+        vain=tuple(one.flags for one in found.advice if one.outcome == NO_GAIN and not one.is_idle),
+        idle=tuple(one.flags for one in found.advice if one.is_idle),
         kernels_asked="default" if effect.kernels is None else effect.kernels.decision.asked,
         reference=reference,
         kernels_gain=kernels_gain,

@@ -9,30 +9,38 @@ from trainer.config import RunConfig
 from trainer.lookup import is_own
 from trainer.precision import AMP_LEVELS
 from trainer.recipes import IMAGENET_CROP, RECIPES, Recipe
-from trainer.traps import GRAPH, RESIZE, WORKERS
+from trainer.traps import GRAPH, LOCAL_COPY, RESIZE, WORKERS
 
 LEAST_GAIN = 1.05  # below that a gain is not worth a flag
 LEAST_ROUNDS = 3
+MANY_ROUNDS = 6  # from here on one may be lost: as rare by chance as three of three
+HELPS, UNCERTAIN, NO_GAIN = "helps", "uncertain", "no gain"
 ROOM = 1.25  # times the side that shards would be resized to: what images must have for it to be worth a trial
 MOST_PREFETCH = 128
+EXTRAS = ("mixup", "cutmix", "erasing")
 CHEAPER = {"randaugment": "imagenet", "autoaugment": "imagenet", "trivial": "imagenet"}
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """Flags to try: fields of RunConfig in `changes`, or a side to shard with. `price` is what else they change."""
+    """Flags to try: fields of RunConfig in `changes`, a side to shard with, or a `copy` of the shards elsewhere.
+
+    `price` is what else they change.
+    """
 
     flags: str
     changes: dict[str, Any] = field(default_factory=dict)
     resize: int | None = None
     price: str = ""
+    copy: bool = False
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial: images/s of `part` (feed, step or loop) before and after, in turns that alternated.
+    """A trial: images/s of `part` (feed, step or loop) before and after, in rounds that alternated.
 
-    `gain` is the median of after / before round by round. `helps` is what makes it a recommendation.
+    `gain` is the median of after / before round by round, `lowest` and `highest` its spread, `won` the rounds with a
+    gain. `outcome` is helps, uncertain or no gain. `cpu` is the CPU time per image, as a share of that before.
     """
 
     flags: str
@@ -40,26 +48,45 @@ class Tried:
     before: float
     after: float
     gain: float
-    helps: bool
+    lowest: float
+    highest: float
+    rounds: int
+    won: int
+    outcome: str
     price: str = ""
+    cpu: float = 1.0
 
 
-def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[float]) -> Tried:
-    """Judge a trial by images/s round by round: the median gain must be worth it, and each round must show one.
-
-    Fewer than three rounds recommend nothing, whatever they show.
-    """
-    gains = [late / early for early, late in zip(before, after, strict=True)]
-    gain = statistics.median(gains)
+def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[float], cpu: float = 1.0) -> Tried:
+    """Judge a trial by images/s round by round."""
+    ratios = [late / early for early, late in zip(before, after, strict=True)]
+    won = sum(ratio > 1 for ratio in ratios)
+    gain = statistics.median(ratios)
     return Tried(
         flags=remedy.flags,
         part=part,
         before=statistics.median(before),
         after=statistics.median(after),
         gain=gain,
-        helps=len(gains) >= LEAST_ROUNDS and gain >= LEAST_GAIN and min(gains) > 1,
+        lowest=min(ratios),
+        highest=max(ratios),
+        rounds=len(ratios),
+        won=won,
+        outcome=outcome_of(gain, won, len(ratios)),
         price=remedy.price,
+        cpu=cpu,
     )
+
+
+def outcome_of(gain: float, won: int, rounds: int) -> str:
+    """Return what a trial shows: a median gain that is too small is none, whatever single rounds show.
+
+    A gain helps when three rounds or more all show it; of six or more one may be lost to other work on the machine.
+    """
+    if gain < LEAST_GAIN:
+        return NO_GAIN
+    needed = rounds - 1 if rounds >= MANY_ROUNDS else rounds
+    return HELPS if rounds >= LEAST_ROUNDS and won >= needed else UNCERTAIN
 
 
 def resize_side(image_side: int) -> int:
@@ -69,32 +96,40 @@ def resize_side(image_side: int) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """What a feed has at its disposal, and what it makes of what: sides in pixels, `short_side` of stored images."""
+    """What a feed has at its disposal, and what it makes of what: sides in pixels, `short_side` of stored images.
+
+    `reading` says that it waits for the storage.
+    """
 
     workers: int
     prefetch: int
     cores: int
     image_side: int
     short_side: int
+    reading: bool = False
 
 
 def feed_remedies(config: RunConfig, recipe: Recipe, place: Place) -> list[Remedy]:
     """For a feed that limits, those that may gain most first."""
     found = []
     side = resize_side(place.image_side)
-    if place.short_side >= ROOM * side:
+    if place.reading:
+        found.append(Remedy(LOCAL_COPY, price="room for a copy", copy=True))
+    elif place.short_side >= ROOM * side:
+        # Not where reading limits: the sample lies on another disk, so that it would show the gain of that disk.
         found.append(Remedy(RESIZE.format(side), resize=side, price="the pixels are gone for good"))
     if is_own(config.recipe) or config.recipe in CHEAPER:
         cheaper = CHEAPER.get(config.recipe, "imagenet")
         changes: dict[str, Any] = {"recipe": cheaper}
+        flags = f"--recipe {cheaper}"
         if config.image_size is None and RECIPES[cheaper].image_size != place.image_side:
             changes["image_size"] = place.image_side
-        found.append(Remedy(f"--recipe {cheaper}", changes, price="other augmentation"))
-    extras = {name: 0.0 for name in ("mixup", "cutmix", "erasing") if getattr(recipe, name)}
+            flags += f" --image-size {place.image_side}"
+        found.append(Remedy(flags, changes, price="other augmentation"))
+    extras = {name: 0.0 for name in EXTRAS if getattr(recipe, name)}
     if extras:
-        flags = " ".join(f"--{name} 0" for name in extras)
-        found.append(Remedy(flags, extras, price="less augmentation"))
-    other = place.cores if place.workers < place.cores else max(1, place.cores // 2)
+        found.append(Remedy(without_extras(recipe), extras, price="less augmentation"))
+    other = place.cores if place.workers != place.cores else max(1, place.cores // 2)
     if other != place.workers:
         found.append(Remedy(WORKERS.format(other), {"workers": other}))
     if place.prefetch < MOST_PREFETCH:
@@ -103,18 +138,26 @@ def feed_remedies(config: RunConfig, recipe: Recipe, place: Place) -> list[Remed
     return found
 
 
-def step_remedies(config: RunConfig, amp_level: str, graph: bool, rows: int) -> list[Remedy]:
-    """For a step that limits, those that gain most often first: each of them is compiled anew, and time is short."""
-    first, *others = amp_remedies(amp_level)
-    found = [first] if graph else [Remedy(GRAPH, {"mode": "graph"}), first]
+def without_extras(recipe: Recipe) -> str:
+    """Return the flags that turn mixing and erasing off; empty where there are none."""
+    return " ".join(f"--{name} 0" for name in EXTRAS if getattr(recipe, name))
+
+
+def step_remedies(config: RunConfig, device: str, amp_level: str, graph: bool, rows: int) -> list[Remedy]:
+    """For a step that limits, those that gain most often first: each of them is compiled again, and time is short."""
+    levels = amp_remedies(device, amp_level)
+    # On CPU float16 costs about twice, so the levels that have it are the last to try.
+    first = 0 if device == "CPU" and amp_level == "O0" else 1
+    modes = [] if graph else [Remedy(GRAPH, {"mode": "graph"})]
+    found = levels[:first] + modes if device == "CPU" else modes + levels[:first]
     if 2 * config.batch_size <= rows:
         double = 2 * config.batch_size
         found.append(Remedy(f"--batch-size {double}", {"batch_size": double}, price="needs another --lr"))
-    return found + others
+    return found + levels[first:]
 
 
-def amp_remedies(amp_level: str) -> list[Remedy]:
-    """The other levels of mixed precision, which `trainer doctor` measures in any case."""
-    order = sorted(AMP_LEVELS, key=lambda level: ("O2", "auto", "O3", "O1", "O0").index(level))
-    others = [level for level in order if level != amp_level]
+def amp_remedies(device: str, amp_level: str) -> list[Remedy]:
+    """The other levels of mixed precision, the one that should be fastest on the device first."""
+    best = ("O0", "auto", "O2", "O1", "O3") if device == "CPU" else ("O2", "auto", "O3", "O1", "O0")
+    others = [level for level in best if level != amp_level and level in AMP_LEVELS]
     return [Remedy(f"--amp-level {level}", {"amp_level": level}, price="other rounding") for level in others]

@@ -1,7 +1,9 @@
 """Throw-away copies of some rows: as a set of other sizes, to try `--resize` on, or as files, to compare with."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +22,6 @@ from trainer.plan import RunPlan
 MOST_BYTES = 256 << 20  # of one copy on the disk
 QUALITY = 95  # of 'dataprep shard', where the set does not say
 PAGE_BYTES = 32 << 20
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")  # what ImageFolderDataset takes and MindSpore decodes
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,20 @@ class Row:
     label: int
 
 
-def some_rows(plan: RunPlan, count: int) -> list[Row]:
-    """Up to `count` rows of train as they are stored, drawn over the whole split, fewer where they are large."""
+def some_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
+    """Up to `count` rows of train as they are stored, drawn over the whole split, fewer where they are large.
+
+    After so many seconds a batch is enough: a slow storage must not take the time of all that is to be measured.
+    """
+    until = time.monotonic() + seconds
     rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, shuffle=Shuffle.GLOBAL, num_shards=1, shard_id=0)
     found: list[Row] = []
     held = 0
     for image, label in rows.create_tuple_iterator(num_epochs=1, output_numpy=True):
         found.append(Row(image.tobytes(), int(label)))
         held += len(found[-1].image)
-        if len(found) == count or held >= MOST_BYTES:
+        late = time.monotonic() >= until and len(found) >= plan.config.batch_size
+        if len(found) == count or held >= MOST_BYTES or late:
             break
     return found
 
@@ -109,21 +115,5 @@ def refused_files(dataset: Path) -> frozenset[str]:
     return frozenset(str(json.loads(line)["key"]) for line in lines)
 
 
-def as_links(files: Sequence[tuple[Path, int]], folder: Path) -> None:
-    """Link the files into `folder`, one folder a class."""
-    for number, (path, label) in enumerate(files):
-        place = folder / f"{label:05d}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:07d}{path.suffix}").symlink_to(path)
-
-
 def _ending(image: bytes) -> str:
     return "png" if image.startswith(b"\x89PNG") else "jpg"
-
-
-def image_files(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The files in class folders and the numbers of their classes, in order, as ImageFolderDataset finds them."""
-    for number, place in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
-        for path in sorted(place.iterdir()):
-            if path.suffix.lower() in ENDINGS:
-                yield path, number

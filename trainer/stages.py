@@ -27,6 +27,7 @@ from trainer.signals import StopSignals
 from trainer.sinking import rounds
 from trainer.state import RunState
 from trainer.step import TrainStep
+from trainer.storage import bytes_from_storage
 
 EPOCHS = 1 << 20  # more than any turn lasts
 UPDATES = 100_000  # likewise
@@ -39,13 +40,17 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Turn:
-    """What was done in one turn. `cpu_s` is that of all threads; `data_wait` the share of waiting, where it is seen."""
+    """What was done in one turn. `cpu_s` is that of all threads; `data_wait` the share of waiting, where it is seen.
+
+    `storage_bytes` were read from the storage, not from the cache.
+    """
 
     images: int
     wall_s: float
     cpu_s: float
     memory_bytes: int
     data_wait: float | None = None
+    storage_bytes: int = 0
 
     @property
     def images_per_s(self) -> float:
@@ -68,6 +73,7 @@ class Lap:
         self._began = self._ended = clock()
         self._cpu_began = self._cpu_ended = cpu_clock()
         self._images = 0
+        self._read_began = self._read_ended = bytes_from_storage()
 
     @property
     def is_warm(self) -> bool:
@@ -83,16 +89,17 @@ class Lap:
             self._cold -= 1
             if now - self._first >= self.seconds / 2:
                 self._cold = 0
-            self._began, self._cpu_began = now, self.cpu_clock()
+            self._began, self._cpu_began, self._read_began = now, self.cpu_clock(), bytes_from_storage()
             return False
         self._images += images
-        self._ended, self._cpu_ended = now, self.cpu_clock()
+        self._ended, self._cpu_ended, self._read_ended = now, self.cpu_clock(), bytes_from_storage()
         return now - self._began >= self.seconds
 
     def turn(self, data_wait: float | None = None) -> Turn:
         """What was counted."""
         cpu_s = self._cpu_ended - self._cpu_began
-        return Turn(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait)
+        read = max(0, self._read_ended - self._read_began)
+        return Turn(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def take_turns(
     """
     found: dict[str, list[Turn]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
-    beside_s = round_began = 0.0
+    beside_s, round_began = 0.0, clock()
     for place, part in enumerate(queue):
         began = clock()
         if place % len(parts) == 0:
@@ -142,7 +149,10 @@ def take_turns(
 
 @dataclass(frozen=True)
 class Measured:
-    """A part over all its turns, as medians. `cores` is how many it kept busy; `memory_bytes` is the process's own."""
+    """A part over all its turns, as medians. `cores` is how many it kept busy; `memory_bytes` is the process's own.
+
+    `storage_bytes` per image came from the storage, not from the cache.
+    """
 
     part: str
     images_per_s: float
@@ -152,6 +162,7 @@ class Measured:
     memory_bytes: int
     turns: int
     data_wait: float | None = None
+    storage_bytes: float = 0.0
 
 
 def summed_up(turns: Mapping[str, Sequence[Turn]]) -> dict[str, Measured]:
@@ -171,6 +182,7 @@ def _summary(name: str, turns: Sequence[Turn]) -> Measured:
         memory_bytes=max(turn.memory_bytes for turn in turns),
         turns=len(turns),
         data_wait=statistics.median(waits) if waits else None,
+        storage_bytes=statistics.median(turn.storage_bytes / turn.images if turn.images else 0.0 for turn in turns),
     )
 
 

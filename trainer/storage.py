@@ -11,6 +11,7 @@ NETWORK = frozenset({
     "nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs",
     "orangefs", "pvfs2", "ocfs2", "gfs2", "virtiofs",
 })  # fmt: skip
+PAGE = os.sysconf("SC_PAGE_SIZE")
 SEED = 0  # the same places in both passes
 
 
@@ -38,12 +39,22 @@ def file_system(path: Path, mounts: str) -> tuple[str, bool]:
     return kind, kind in NETWORK or (kind.startswith("fuse.") and kind not in ("fuse.lxcfs", "fuse.snapfuse"))
 
 
+def bytes_from_storage(counters: Path = Path("/proc/self/io")) -> int:
+    """Return what this process has read from the storage so far, without what came from the cache; 0 if unknown."""
+    try:
+        lines = counters.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), 0)
+
+
 def look_at_storage(
     folder: Path, files: Sequence[str], row_bytes: int, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Storage:
     """Read pieces as large as a row at random places, as training does, for at most `seconds`; the same ones again.
 
-    The system is asked to forget the files first. Where it does not (a file system of memory), both are the same.
+    The system is asked to forget each piece just before it is first read: no more than that, since a run begins with
+    what the check of the files has left in the cache. Where it does not (a file system of memory), both are the same.
     """
     try:
         mounts = Path("/proc/mounts").read_text()
@@ -54,12 +65,10 @@ def look_at_storage(
     opened = [os.open(folder / name, os.O_RDONLY) for name in draw.sample(files, min(8, len(files)))]
     try:
         sizes = [max(1, os.fstat(descriptor).st_size - row_bytes) for descriptor in opened]
-        for descriptor in opened:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         picked = [draw.randrange(len(opened)) for _ in range(512)]
         places = [(opened[number], draw.randrange(sizes[number])) for number in picked]
-        count, cold = _read(places, row_bytes, seconds, clock)
-        _, cached = _read(places[:count], row_bytes, seconds, clock)
+        count, cold = _read(places, row_bytes, seconds, clock, cold=True)
+        _, cached = _read(places[:count], row_bytes, seconds, clock, cold=False)
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -67,14 +76,31 @@ def look_at_storage(
 
 
 def _read(
-    places: Sequence[tuple[int, int]], row_bytes: int, seconds: float, clock: Callable[[], float]
+    places: Sequence[tuple[int, int]], row_bytes: int, seconds: float, clock: Callable[[], float], cold: bool
 ) -> tuple[int, float | None]:
     began = clock()
     count = 0
     for descriptor, place in places:
         if clock() - began >= seconds:
             break
+        if cold:
+            _forget(descriptor, place, row_bytes)
         os.pread(descriptor, row_bytes, place)
         count += 1
     spent = clock() - began
     return count, count / spent if count and spent > 0 else None
+
+
+def forget(path: Path) -> None:
+    """Write a file to its disk and ask the system to drop it from the cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _forget(descriptor: int, place: int, size: int) -> None:
+    first = place - place % PAGE  # pages that are covered in part only would stay
+    os.posix_fadvise(descriptor, first, -(-(place + size) // PAGE) * PAGE - first, os.POSIX_FADV_DONTNEED)

@@ -1,8 +1,9 @@
 """The usual traps of feed, precision and sink, as pure functions of what was observed: which apply, with figures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+LOCAL_COPY = "copy the shards to a local disk"
 GRAPH, O2, WORKERS, RESIZE = "--mode graph", "--amp-level O2", "--workers {}", "dataprep shard ... --resize {}"
 LARGE = 1.6  # times the side that training looks at: from there on most decoded pixels are thrown away
 IDLE = 0.75  # of the cores that are busy: below that a feed with fewer threads than cores leaves speed lying
@@ -17,10 +18,12 @@ class Observation:
 
     Sides in pixels: `short_side` is the median shorter side of stored images, `image_side` that of what training sees,
     `resize_side` what to shard with. `python_ops` are the names of transforms that run in Python. Rates in images/s:
-    `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives. `vain` are the
-    flags that gained nothing when they were tried: a trap that only they would mend is none here. `reference` are the
-    implementations of convolutions on oneDNN's reference path, `kernels_gain` is how many times as fast one is with the
-    cap that the trainer would choose, `kernels_asked` is the cap that the user has set.
+    `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` what the storage gives. `feed_limits`,
+    `step_limits` and `reading_limits` (the storage) say what slows this run. `vain` are the flags that gained nothing
+    when they were tried: a trap that only they would fix is none here. `idle` are those that made a part faster which
+    does not limit. `mixing_flags` turn mixing off. `reference` are the implementations of convolutions on oneDNN's
+    reference path, `kernels_gain` is how many times as fast one is with the cap that the trainer would choose,
+    `kernels_asked` is the cap that the user has set.
     """
 
     device: str
@@ -53,7 +56,13 @@ class Observation:
     batch_gain: float | None = None
     graph_gain: float | None = None
     o2_gain: float | None = None
+    feed_limits: bool = True
+    step_limits: bool = True
+    reading_limits: bool = False
+    fits_in_memory: bool = False
+    mixing_flags: str | None = None
     vain: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     kernels_asked: str = "default"
     reference: tuple[str, ...] = ()
     kernels_gain: float | None = None
@@ -61,24 +70,32 @@ class Observation:
 
 @dataclass(frozen=True)
 class Trap:
-    """One that applies: a short name, what was seen with its figures, and what to do."""
+    """One that applies: a short name, what was seen with its figures, and what to do.
+
+    `limits` is False for what is true but does not slow this run now. `flags` are those of the remedy as they are
+    tried: the trap is not told where they were tried without a gain.
+    """
 
     name: str
     seen: str
     remedy: str
+    limits: bool = True
+    flags: str | None = None
 
 
 def find_traps(seen: Observation) -> list[Trap]:
-    """Those that apply, the costliest kinds first."""
-    found = (trap(seen) for trap in TRAPS)
-    return [one for one in found if one is not None]
+    """Those that apply, what limits now first, the costliest kinds first."""
+    found = [one for trap in TRAPS if (one := trap(seen)) is not None and one.flags not in seen.vain]
+    judged = [replace(one, limits=one.limits and one.flags not in seen.idle) for one in found]
+    return sorted(judged, key=lambda one: not one.limits)
 
 
 def pynative(seen: Observation) -> Trap | None:
     """Operators one by one."""
-    if seen.graph or GRAPH in seen.vain:
+    if seen.graph:
         return None
-    return Trap("pynative mode", f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}", GRAPH)
+    text = f"operators run one by one{_gain(seen.graph_gain, 'graph mode')}"
+    return Trap("pynative mode", text, GRAPH, seen.step_limits, GRAPH)
 
 
 def reference_convolutions(seen: Observation) -> Trap | None:
@@ -89,15 +106,15 @@ def reference_convolutions(seen: Observation) -> Trap | None:
         f"{seen.kernels_asked} was asked for, and with it oneDNN runs convolutions on its reference path "
         f"({', '.join(seen.reference)}); with AVX2 one was {seen.kernels_gain:.3g} times as fast"
     )
-    return Trap("reference convolutions", text, "leave ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA out")
+    return Trap("reference convolutions", text, "leave ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA out", seen.step_limits)
 
 
 def float32_on_ascend(seen: Observation) -> Trap | None:
     """Matrix units that are left idle."""
-    if seen.device != "Ascend" or seen.amp_level != "O0" or O2 in seen.vain:
+    if seen.device != "Ascend" or seen.amp_level != "O0":
         return None
     text = f"float32 leaves the matrix units idle{_gain(seen.o2_gain, 'O2')}"
-    return Trap("O0 on Ascend", text, f"{O2}, or leave it out")
+    return Trap("O0 on Ascend", text, f"{O2}, or leave it out", seen.step_limits, O2)
 
 
 def sink_without_effect(seen: Observation) -> Trap | None:
@@ -120,16 +137,16 @@ def python_transforms(seen: Observation) -> Trap | None:
         return None
     names = ", ".join(seen.python_ops)
     text = f"of the recipe's, in Python: {names}; all threads share one interpreter"
-    return Trap("Python transforms", text, "use mindspore.dataset.vision operators on uint8, which are C++")
+    remedy = "use mindspore.dataset.vision operators on uint8, which are C++"
+    return Trap("Python transforms", text, remedy, seen.feed_limits)
 
 
 def python_mixing(seen: Observation) -> Trap | None:
     """The price of mixup and cutmix, told only where the feed limits."""
     if not seen.mixing or not seen.feed_bound:
         return None
-    return Trap(
-        "mixing in Python", "mixup and cutmix are NumPy on each batch", "leave them out if they gain too little"
-    )
+    text = "mixup and cutmix are NumPy on each batch"
+    return Trap("mixing in Python", text, "leave them out if they gain too little", flags=seen.mixing_flags)
 
 
 def large_images(seen: Observation) -> Trap | None:
@@ -138,7 +155,7 @@ def large_images(seen: Observation) -> Trap | None:
         return None
     text = f"the shorter side is {seen.short_side} pixels (median), training looks at {seen.image_side}"
     flags = RESIZE.format(seen.resize_side)
-    return None if flags in seen.vain else Trap("large images", text, flags)
+    return Trap("large images", text, flags, seen.feed_limits and not seen.reading_limits, flags)
 
 
 def few_workers(seen: Observation) -> Trap | None:
@@ -148,17 +165,18 @@ def few_workers(seen: Observation) -> Trap | None:
         return None
     text = f"{seen.workers} decode while {seen.cores_busy:.1f} of {seen.cores} cores are busy"
     flags = WORKERS.format(seen.cores)
-    if flags in seen.vain:
-        return None
-    return Trap("few workers", text, flags if seen.workers_asked is not None else "free memory, or --prefetch 2")
+    remedy = flags if seen.workers_asked is not None else "free memory, or --prefetch 2"
+    return Trap("few workers", text, remedy, flags=flags)
 
 
 def many_workers(seen: Observation) -> Trap | None:
     """More threads than cores."""
     if seen.workers_asked is None or seen.workers_asked <= seen.cores:
         return None
-    text = f"{seen.workers_asked} were asked for, this process may use {seen.cores} cores; it was lowered"
-    return Trap("many workers", text, f"--workers {seen.cores}, or a larger share of the machine")
+    lowered = f"; it was lowered to {seen.workers}" if seen.workers < seen.workers_asked else ""
+    text = f"{seen.workers_asked} were asked for, this process may use {seen.cores} cores{lowered}"
+    flags = WORKERS.format(seen.cores)
+    return Trap("many workers", text, f"{flags}, or a larger share of the machine", seen.feed_limits, flags)
 
 
 def small_batch(seen: Observation) -> Trap | None:
@@ -166,7 +184,8 @@ def small_batch(seen: Observation) -> Trap | None:
     if seen.batch_gain is None or seen.batch_gain < BATCH_GAIN:
         return None
     text = f"a step on {2 * seen.batch_size} images handles {seen.batch_gain:.2f} times as many a second"
-    return Trap("small batch", text, f"--batch-size {2 * seen.batch_size}, with a new --lr")
+    flags = f"--batch-size {2 * seen.batch_size}"
+    return Trap("small batch", text, f"{flags}, with a new --lr", seen.step_limits, flags)
 
 
 def slow_storage(seen: Observation) -> Trap | None:
@@ -180,10 +199,13 @@ def slow_storage(seen: Observation) -> Trap | None:
             f"{seen.storage} gives {seen.cold_per_s:,.0f} rows/s at first and {seen.cached_per_s:,.0f} from the cache; "
             f"training takes {seen.limit_per_s:,.0f}"
         )
-        return Trap("slow storage", text, "copy the shards to a local disk, or have memory for all of them")
+        if seen.fits_in_memory:
+            text += "; the set fits in memory, so that this is the pace of a first epoch at most"
+        remedy = f"{LOCAL_COPY}, or have memory for all of them"
+        return Trap("slow storage", text, remedy, seen.reading_limits, LOCAL_COPY)
     if seen.network:
         text = f"the shards lie on {seen.storage}, across a network that others use too"
-        return Trap("network storage", text, "copy the shards to a local disk when runs differ in speed")
+        return Trap("network storage", text, f"{LOCAL_COPY} when runs differ in speed", seen.reading_limits, LOCAL_COPY)
     return None
 
 

@@ -4,13 +4,18 @@ One margin for both ways: feed and step are balanced when they are within a tent
 share w of the time goes on at 1 - w of its own pace, so a tenth of waiting is the same margin.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 MARGIN = 0.10
 NEGLIGIBLE_WAIT = 0.03  # of the time: what a run shows that is far from being short of data
+FAR = 10  # times the pace of the bottleneck: a part that is so much faster is measured no further
 ENOUGH_STEPS = 50  # before that the batches which were ready when the first step had compiled hide a slow feed
 
 FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
+_BOUNDS = {"feed": FEED, "step": COMPUTE}
+ROOM = 1.05  # what a part must leave to gain, if it cost nothing, for remedies for it to be worth a trial
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class Verdict:
     """`bound` is feed, compute or balanced; `ratio` how many times faster the other one is; `limit` images/s that the
     loop cannot pass, `shared` whether that is for feed and step taking turns on the same cores.
 
-    `parts` are the shares of read, decode, augment and batch in the time of the feed; `slowest` is the largest.
+    `parts` are the shares of read, decode, augment and batch in the time of the feed; `slowest` is the largest. `room`
+    has for feed and step how many times as fast the loop could be if that one cost nothing: 1 for what does not limit.
     """
 
     bound: str
@@ -44,6 +50,11 @@ class Verdict:
     shared: bool
     parts: dict[str, float]
     slowest: str
+    room: dict[str, float] = field(default_factory=dict)
+
+    def limits(self, part: str) -> bool:
+        """Return True if the loop is faster when this part (feed or step) is."""
+        return self.bound in (BALANCED, _BOUNDS[part]) or self.room.get(part, 1.0) >= ROOM
 
 
 def judge(rates: Rates) -> Verdict:
@@ -60,7 +71,26 @@ def judge(rates: Rates) -> Verdict:
         shared=together < slower,
         parts=parts,
         slowest=max(parts, key=lambda name: parts[name]),
+        room={part: limit_of(scaled(rates, part, math.inf, 0.0)) / limit_of(rates) for part in ("feed", "step")},
     )
+
+
+def limit_of(rates: Rates) -> float:
+    """Return the images/s that the loop cannot pass: the slower part, or what the cores can do of both."""
+    return min(rates.feed, rates.step, _together(rates))
+
+
+def scaled(rates: Rates, part: str, gain: float, cpu: float) -> Rates:
+    """Return the rates where feed or step is `gain` times as fast, for `cpu` times the CPU time per image."""
+    if part == "feed":
+        return replace(rates, feed=rates.feed * gain, feed_cpu_s=rates.feed_cpu_s * cpu)
+    return replace(rates, step=rates.step * gain, step_cpu_s=rates.step_cpu_s * cpu)
+
+
+def far_off(rates: Mapping[str, float]) -> set[str]:
+    """Return the parts, by their images/s, that are so much faster than the slowest that they need no second look."""
+    slowest = min(rates.values())
+    return {part for part, rate in rates.items() if rate >= FAR * slowest}
 
 
 def _together(rates: Rates) -> float:

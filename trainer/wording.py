@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from trainer.advice import Advice, recommended
 from trainer.bench import FILES, PYTHON, Comparison
 from trainer.convolution import is_reference
 from trainer.details import summary
@@ -10,13 +11,14 @@ from trainer.doctor import Diagnosis
 from trainer.evaluate import Evaluation
 from trainer.kernels import ONEDNN
 from trainer.progress import decimals
-from trainer.remedies import Tried
+from trainer.remedies import NO_GAIN, UNCERTAIN, Tried
 from trainer.stages import Measured
 from trainer.verdict import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
 SHORT = 0.9  # of the limit: below that a loop that hardly waits for data lacks something else
 EVEN = 1.1  # times the speed of files: below that the reader may ask what shards are for
+BUSY = 0.5  # of the cores: a load from which on other work is worth a word
 MANY = 10  # from here on a share reads better as a multiple
 LEAST_SHARE = 0.01  # of the feed's time, to be named
 AMP = "--amp-level "
@@ -30,16 +32,20 @@ def doctor_text(found: Diagnosis) -> str:
         f"{found.model}, {found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
         f"on {found.device} with {found.cores} cores"
     )
+    limiting, idle = [[one for one in found.traps if one.limits is limits] for limits in (True, False)]
     sections = [
         "\n".join(_wrapped(head)),
         "\n".join(_table(found)),
         *_convolutions(found),
         "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
-        *_section("What helped when it was tried, by turns with what there is:", _helped(found)),
-        *_section("Tried without a steady gain:", _vain(found)),
-        *_section("Traps that apply:", (f"{one.name}: {one.seen}. Remedy: {one.remedy}." for one in found.traps)),
+        *_other_work(found),
+        *_section("Faster settings (whole loop, measured interleaved with the current ones):", _helped(found)),
+        *_section(f"Uncertain ({_longer(found)} gives a clearer answer):", _uncertain(found)),
+        *_section("Tried without gain:", _without_gain(found)),
+        *_section("Traps that apply:", (f"{one.name}: {one.seen}. Remedy: {one.remedy}." for one in limiting)),
+        *_section("True, but not what limits now:", (f"{one.name}: {one.seen}." for one in idle)),
         *_section("Does not run here:", (f"{flags}: {why}" for flags, why in found.failed.items())),
-        *_section("Left out for lack of time:", found.left_out),
+        *_section(f"Not measured ({_longer(found)} measures more):", found.left_out),
     ]
     return "\n\n".join(sections)
 
@@ -64,6 +70,8 @@ def _convolutions(found: Diagnosis) -> list[str]:
 def bench_text(found: Comparison) -> str:
     """The table, and in one sentence what sharding buys."""
     whence = "a sample of the set, written as files" if found.images is None else found.images
+    if found.skipped:
+        whence += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in found.skipped.items())})"
     head = (
         f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, {found.workers} threads decode; "
         f"{found.rows:,} rows of shards against {found.files:,} files: {whence}; from a warm cache, "
@@ -95,7 +103,7 @@ def _table(found: Diagnosis) -> Iterable[str]:
         yield f"{name:<34}{rates}{part.cores:>8.1f}{part.memory_bytes / 2**30:>8.1f} GiB"
     step = next(part.images_per_s for part in found.parts if part.part.startswith("step"))
     for one in found.tried:
-        if one.flags.startswith(AMP):
+        if one.flags.startswith(AMP) and one.part == "step":
             name = f"step alone, {one.flags.removeprefix(AMP)}"
             rate = step * one.gain  # as if it had been measured in the same moments
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
@@ -143,17 +151,56 @@ def _of_the_feed(found: Diagnosis) -> str:
     return f"Of the feed's time {shares}."
 
 
+def _other_work(found: Diagnosis) -> list[str]:
+    """What else the machine did when the measuring began, where that was much."""
+    if found.load < BUSY * found.cores:
+        return []
+    text = (
+        f"Other programs were at work: the load was {found.load:.1f} on {found.cores} cores before anything was "
+        "measured. Rates are lower than on a quiet machine; gains are compared within rounds."
+    )
+    return ["\n".join(_wrapped(text))]
+
+
 def _helped(found: Diagnosis) -> list[str]:
-    helped = [
-        f"{one.flags}: {_rise(one)}{_price(one)}"
-        for one in sorted((one for one in found.tried if one.helps), key=lambda one: -one.gain)
-    ]
-    one = found.confirmed
-    if one is not None and one.gain >= 1:
-        helped.append(f"{one.flags} in the whole loop: {_rise(one)}")
-    if not helped:
-        return [f"nothing. {WHAT_IS_LEFT[found.verdict.bound]}"]
-    return helped
+    helped = [_recommendation(one) for one in recommended(found.advice)]
+    if helped:
+        return helped
+    if any(one.outcome == UNCERTAIN for one in found.advice):
+        return ["nothing for certain; see below."]
+    if found.left_out:
+        return ["nothing of what was tried, and not all was; see below."]
+    return [f"nothing. {WHAT_IS_LEFT[found.verdict.bound]}"]
+
+
+def _recommendation(advice: Advice) -> str:
+    one, alone = advice.evidence, advice.alone
+    part = "" if alone is None or alone is one else f"; {alone.part} alone {alone.gain:.2f} times"
+    rise = f"{number(one.before)} to {number(one.after)} images/s"
+    if one.part != "loop":
+        rise = f"{one.part} alone, which decides here, {rise}"
+    return f"{one.flags}: {rise}, {one.gain:.2f} times {_spread(one)}{part}{_price(alone or one)}"
+
+
+def _uncertain(found: Diagnosis) -> list[str]:
+    return [_doubt(one) for one in found.advice if one.outcome == UNCERTAIN]
+
+
+def _doubt(advice: Advice) -> str:
+    one = advice.evidence
+    what = "whole loop" if one.part == "loop" else f"{one.part} alone"
+    why = "" if one.part == "loop" else "; not measured in the whole loop"
+    spread = f"{one.lowest:.2f} to {one.highest:.2f}"
+    return f"{one.flags}: faster in {one.won} of {one.rounds} rounds, {what} {one.gain:.2f} times ({spread}){why}"
+
+
+def _spread(one: Tried) -> str:
+    return f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
+
+
+def _longer(found: Diagnosis) -> str:
+    """The flag that gives more time."""
+    return f"--seconds {2 * found.asked_seconds:.0f}"
 
 
 WHAT_IS_LEFT = {
@@ -163,15 +210,19 @@ WHAT_IS_LEFT = {
 }
 
 
-def _vain(found: Diagnosis) -> list[str]:
-    vain = [f"{one.flags} ({one.part} {one.gain:.2f} times)" for one in found.tried if not one.helps]
-    if found.confirmed is not None and found.confirmed.gain < 1:
-        vain.append(f"{found.confirmed.flags} in the whole loop ({found.confirmed.gain:.2f} times)")
-    return [", ".join(vain)] if vain else []
+def _without_gain(found: Diagnosis) -> list[str]:
+    shown = [f"{one.flags} ({_no_gain(one)})" for one in found.advice if one.outcome == NO_GAIN]
+    return [", ".join(shown)] if shown else []
 
 
-def _rise(one: Tried) -> str:
-    return f"{one.part} {number(one.before)} to {number(one.after)} images/s, {one.gain:.2f} times"
+def _no_gain(advice: Advice) -> str:
+    alone, loop = advice.alone, advice.loop
+    said = [f"{alone.part} {alone.gain:.2f} times"] if alone else []
+    if loop:
+        said.append(f"whole loop {loop.gain:.2f} times")
+    elif advice.is_idle:
+        said.append("which is not what limits")
+    return ", ".join(said)
 
 
 def _price(one: Tried) -> str:

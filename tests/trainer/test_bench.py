@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,11 @@ from tests.trainer.conftest import picture
 from tests.trainer.test_wording import measured
 from trainer import bench
 from trainer.bench import Comparison, Pictures, compare, for_pixels
+from trainer.class_folders import ClassImages
 from trainer.cli import cli
 from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.errors import TrainerError
-from trainer.sampling import image_files
 from trainer.signals import StopSignals
 from trainer.wording import bench_text
 
@@ -122,7 +123,8 @@ def test_folder_that_is_none_or_has_too_few_images_is_refused(
 
 
 def test_file_that_does_not_decode_is_not_blamed_on_the_set(stripes: Path, photos: Path, cpu: InEffect) -> None:
-    (photos / "class0" / "0.jpg").write_bytes(b"no image")
+    (photos / "class0" / "notes.txt").unlink()
+    (photos / "class0" / "0.jpg").write_bytes(picture(0, 0)[:100])
     with pytest.raises(TrainerError, match=r"ImageFolderDataset failed on .*photos: .*leave --against out"):
         run(replace(QUICK, dataset=str(stripes)), photos)
 
@@ -160,18 +162,70 @@ def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.Monkey
     assert given == [(None, 60.0), (Path("photos"), 9.0)]
 
 
-def test_files_that_the_set_has_refused_are_left_out(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (photos / "class1" / "broken.jpg").write_bytes(b"")
-    (tmp_path / "set").mkdir()
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    plan: Any = SimpleNamespace(folder=tmp_path / "set")
+def listed(plan: Any, photos: Path) -> tuple[Path, ClassImages, list[str]]:
     told: list[str] = []
-    assert bench.without_refused(plan, photos, told.append) == (photos, list(image_files(photos)))
-    (tmp_path / "set" / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "empty"}\n')
-    links, files = bench.without_refused(plan, photos, told.append)
-    assert told == ["left out: 1 of 25 files, which the set has refused"]
-    assert files == [(path, label) for path, label in image_files(photos) if path.name != "broken.jpg"]
-    assert [(path.resolve(), label) for path, label in image_files(links)] == files
+    return *bench.given_images(plan, photos, told.append), told
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in ("set", "work"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return SimpleNamespace(folder=tmp_path / "set")
+
+
+def test_plain_class_folders_are_read_as_they_are(plan: Any, photos: Path) -> None:
+    (photos / "class0" / "notes.txt").unlink()
+    folder, found, told = listed(plan, photos)
+    assert (folder, len(found.files), found.skipped, told) == (photos, 24, Counter(), [])
+
+
+def test_files_that_the_set_has_refused_are_left_out(plan: Any, photos: Path) -> None:
+    broken = photos / "class1" / "broken.jpg"
+    broken.write_bytes(picture(0, 0)[:100])
+    assert len(listed(plan, photos)[1].files) == 25
+    (plan.folder / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "truncated"}\n')
+    links, found, told = listed(plan, photos)
+    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP, 1 refused by the set"]
+    assert links == Path.cwd() / "files"
+    assert sorted(path.resolve() for path in links.rglob("*") if path.is_file()) == sorted(
+        path for path, _ in found.files
+    )
+    assert broken not in dict(found.files)
+
+
+def test_nested_folders_are_read_as_the_shards_were_written(plan: Any, photos: Path) -> None:
+    inner = photos / "class2" / "2024" / "may"
+    inner.mkdir(parents=True)
+    (photos / "class2" / "2.jpg").rename(inner / "two.JPEG")
+    (photos / "class2" / "5.jpg").rename(inner / "no ending")
+    links, found, told = listed(plan, photos)
+    assert len(found.files) == 24
+    assert {path.name: label for path, label in found.files if path.parent == inner} == {"two.JPEG": 2, "no ending": 2}
+    assert {path.suffix for path in links.rglob("*.*")} == {".jpg"}
+    assert len(list(links.glob("00002/*"))) == 8
+    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP"]
+
+
+def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:
+    (photos / "loose.jpg").write_bytes(picture(0, 0))
+    os.mkfifo(photos / "class0" / "pipe.jpg")
+    (photos / "class0" / ".hidden.jpg").write_bytes(picture(0, 0))
+    (photos / "class1" / "more").symlink_to(photos / "class0")
+    (photos / "class1" / "web.jpg").write_bytes(b"RIFF....WEBP")
+    found = listed(plan, photos)[1]
+    assert found.skipped == {
+        "in no class folder": 1,
+        "not readable, or not a file": 1,
+        "hidden or of a system": 1,
+        "links to folders": 1,
+        "not JPEG, PNG or BMP": 2,
+    }
+    assert len(found.files) == 24
+    assert not found.is_plain
+
+
+def test_skipped_files_are_told_beside_the_count() -> None:
+    text = " ".join(bench_text(replace(FOUND, skipped={"not JPEG, PNG or BMP": 1200})).split())
+    assert "against 2,200 files: /data/photos (skipped: 1,200 not JPEG, PNG or BMP); from" in text

@@ -1,5 +1,6 @@
 """Real measurements on a tiny set: they must be whole and agree with each other, whatever the figures are."""
 
+import math
 import os
 import signal
 import subprocess
@@ -7,24 +8,31 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
+import mindspore.dataset as ds
 import pytest
 from click.testing import CliRunner
 
-from tests.trainer.test_wording import FAST, FOUND, SLOW
+from tests.trainer.test_wording import FAST, FOUND, RATES, SLOW, trial
 from trainer import doctor
+from trainer.advice import conclude
 from trainer.cli import cli
 from trainer.config import RunConfig
 from trainer.convolution import Convolutions
+from trainer.data import train_rows
 from trainer.device import InEffect, Machine
 from trainer.errors import TrainerError
 from trainer.kernels import Processor
 from trainer.plan import plan_run
-from trainer.remedies import Tried
+from trainer.remedies import Remedy
+from trainer.sampling import Row, some_rows
 from trainer.session import Session
 from trainer.signals import StopSignals
-from trainer.stages import Trainee, loop_part
+from trainer.stages import Lap, Measured, Part, Trainee, Turn, loop_part
 from trainer.traps import find_traps
+from trainer.trials import Trials
+from trainer.verdict import Verdict
 
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
 ROOT = Path(__file__).parents[2]
@@ -52,7 +60,11 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     assert "sink not in effect" in [trap.name for trap in found.traps]
     asked = {f"--amp-level {level}" for level in ("O1", "O2", "O3", "auto")}
     assert asked <= {one.flags for one in found.tried} | set(found.failed) | set(found.left_out)
-    assert all(one.helps is False or one.gain >= 1.05 for one in found.tried)
+    assert found.tried, "what limits is tried, however short the time"
+    assert all(one.rounds >= 3 for one in found.tried)
+    assert len({one.flags for one in found.advice}) == len(found.advice)
+    assert {one.flags for one in found.advice} == {one.flags for one in found.tried}
+    assert all(one.gain >= 1.05 for one in found.advice if one.outcome == "helps")
     assert found.convolutions is not None
     assert not found.convolutions.in_effect.is_reference
     assert os.listdir(inside / "work") == []
@@ -70,6 +82,139 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
     # On a machine with other work there may be no time for all of them; what is left out is named.
     offered = [one.flags for one in found.tried if one.part == "feed"] + found.left_out
     assert {"dataprep shard ... --resize 18", "--prefetch 4"} <= set(offered)
+
+
+@pytest.mark.slow
+def test_o0_is_tried_on_cpu_however_short_the_time(
+    make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = doctor.judge
+    monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="compute", ratio=2.0))
+    config = replace(QUICK, dataset=str(make_set({"train": 48})), amp_level="O2")
+    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
+    assert next(one.flags for one in found.tried if one.part == "step") == "--amp-level O0"
+
+
+class Recorder:
+    """Trials that note what they are asked to try."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.asked: list[tuple[str, list[str], bool | None]] = []
+        self.promising: list[object] = []
+
+    def feed(self, remedies: list[Remedy], seconds: float) -> None:
+        self.asked.append(("feed", [one.flags for one in remedies], None))
+
+    def step(self, remedies: list[Remedy], seconds: float, must: bool) -> None:
+        self.asked.append(("step", [one.flags for one in remedies], must))
+
+    def resize(self, remedy: Remedy, rows: list[Row], seconds: float) -> None:
+        self.asked.append(("resize", [remedy.flags], None))
+
+    def copy(self, remedy: Remedy, rows: list[Row], seconds: float) -> None:
+        self.asked.append(("copy", [remedy.flags], None))
+
+    def try_left_out(self, seconds: float) -> None:
+        self.asked.append(("left out", [], None))
+
+
+@pytest.fixture
+def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[str], bool | None]]]:
+    """What is tried for a verdict on a run with these options, in order."""
+
+    def ask(
+        verdict: Verdict, parts: list[Measured] = FOUND.parts, **options: Any
+    ) -> list[tuple[str, list[str], bool | None]]:
+        plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8, **options), Machine(ascend=False, cores=2))
+        recorder = Recorder(Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None))
+        level = plan.effect.precision.amp_level
+        doctor._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict, parts=parts), [])
+        return recorder.asked
+
+    return ask
+
+
+FEED, COMPUTE = FOUND.verdict, replace(FOUND.verdict, bound="compute")
+
+
+def test_o0_is_the_first_of_all_where_the_step_limits_on_cpu(asked: Callable[..., Any]) -> None:
+    [(part, flags, must), *rest] = asked(COMPUTE, amp_level="O2")
+    assert (part, flags[0], must) == ("step", "--amp-level O0", True)
+    assert rest == [("left out", [], None)], "the feed does not limit"
+
+
+def test_feed_that_limits_is_tried_first_and_then_the_levels_of_the_table(asked: Callable[..., Any]) -> None:
+    [(first, _, _), (second, flags, _), (third, levels, must), _] = asked(FEED)
+    assert (first, second, third, must) == ("resize", "feed", "step", False)
+    assert "--prefetch 16" in flags
+    assert all(flag.startswith("--amp-level") for flag in levels)
+
+
+@pytest.mark.parametrize(("ratio", "parts"), [(9.9, {"resize", "feed", "step"}), (10.0, {"resize", "feed"})])
+def test_no_time_is_spent_on_a_step_ten_times_off_the_bottleneck(
+    ratio: float, parts: set[str], asked: Callable[..., Any]
+) -> None:
+    assert {part for part, _, _ in asked(replace(FEED, ratio=ratio))} - {"left out"} == parts
+
+
+def test_both_are_tried_where_both_take_the_same_cores(asked: Callable[..., Any]) -> None:
+    shared = replace(COMPUTE, shared=True, room={"feed": 1.3, "step": 2.0})
+    assert [part for part, _, _ in asked(shared)] == ["step", "resize", "feed", "left out"]
+
+
+def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(asked: Callable[..., Any]) -> None:
+    reading = replace(FEED, slowest="read", ratio=20.0)
+    cold = [replace(part, storage_bytes=1e6 if part.part == "read" else 0.0) for part in FOUND.parts]
+    assert [part for part, _, _ in asked(reading, parts=cold)] == ["copy", "feed", "left out"]
+    from_cache = [part for part, _, _ in asked(reading, parts=FOUND.parts)]
+    assert from_cache == ["resize", "feed", "left out"], "another disk would not help"
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(math.inf, 20), (0.0, 8)])
+def test_sampling_of_a_slow_storage_ends_with_a_batch(
+    seconds: float, count: int, stripes: Path, cpu: InEffect
+) -> None:
+    plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
+    assert len(some_rows(plan, 20, seconds)) == count
+
+
+@pytest.mark.parametrize(("vary_order", "orders"), [(True, 3), (False, 1)])
+def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
+    vary_order: bool, orders: int, stripes: Path, tmp_path: Path, cpu: InEffect
+) -> None:
+    plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
+    session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None, vary_order=vary_order)
+    first: list[bytes] = []
+
+    def work(lap: Lap) -> None:
+        rows = train_rows(plan.folder, plan.dataset, plan.effect)
+        images = [image.tobytes() for image, _ in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)]
+        first.append(b"".join(images[:8]))
+        lap.done(1)
+
+    seed = ds.config.get_seed()
+    try:
+        for _ in range(3):
+            session.take(Part("x", work), 0.0)
+    finally:
+        ds.config.set_seed(seed)
+    assert len(set(first)) == orders
+
+
+def test_parts_far_from_the_bottleneck_have_one_turn(
+    stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"read": 4000, "feed": 200, "step": 1999}
+    monkeypatch.setattr(
+        Session,
+        "rounds",
+        lambda self, parts, count, *rest: {part.name: [Turn(rates[part.name], 1.0, 1.0, 0)] * count for part in parts},
+    )
+    plan = plan_run(RunConfig(str(stripes), device="CPU"), Machine(ascend=False, cores=2))
+    session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None)
+    turns = doctor._part_turns(session, [Part(name, lambda lap: None) for name in rates])
+    assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
 def test_fewer_rows_than_a_batch_are_refused_in_a_sentence(make_set: Callable[..., Path]) -> None:
@@ -124,11 +269,11 @@ def test_reference_path_is_observed_where_the_user_has_asked_for_it(
 def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     config = RunConfig(str(stripes), device="Ascend", mode="pynative", amp_level="O0", sink=False, workers=2)
     plan = plan_run(config, Machine(ascend=True, cores=64))
-    tried = [
-        Tried("--amp-level O2", "step", 100, 190, 1.9, True),
-        Tried("--batch-size 64", "step", 100, 130, 1.3, True),
-    ]
-    seen = doctor.observe(plan, replace(FOUND, device="Ascend", cores=64, tried=tried, short_side=90))
+    tried = [trial("--amp-level O2", "step", 100, 1.9, 1.9, 1.9), trial("--batch-size 64", "step", 100, 1.3, 1.3, 1.3)]
+    advice = conclude(tried, replace(RATES, step=100.0))
+    verdict = replace(FOUND.verdict, room={"feed": 3.2, "step": 1.0})
+    found = replace(FOUND, device="Ascend", cores=64, tried=tried, advice=advice, short_side=90, verdict=verdict)
+    seen = doctor.observe(plan, found)
     assert (seen.device, seen.graph, seen.amp_level, seen.sink, seen.sink_asked) == (
         "Ascend",
         False,
@@ -139,8 +284,14 @@ def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     assert (seen.workers, seen.workers_asked, seen.cores, seen.cores_busy) == (2, 2, 64, 1.9)
     assert (seen.image_side, seen.resize_side, seen.short_side) == (64, 73, 90)
     assert (seen.o2_gain, seen.batch_gain, seen.graph_gain) == (1.9, 1.3, None)
-    names = [trap.name for trap in find_traps(seen)]
-    assert names == ["pynative mode", "O0 on Ascend", "few workers", "small batch"]
+    assert (seen.feed_limits, seen.step_limits, seen.reading_limits) == (True, False, False)
+    names = [(trap.name, trap.limits) for trap in find_traps(seen)]
+    assert names == [
+        ("few workers", True),
+        ("pynative mode", False),
+        ("O0 on Ascend", False),
+        ("small batch", False),
+    ]
 
 
 @pytest.mark.parametrize(

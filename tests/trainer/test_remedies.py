@@ -4,7 +4,19 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.recipes import RECIPES
-from trainer.remedies import Place, Remedy, Tried, feed_remedies, step_remedies, weigh
+from trainer.remedies import (
+    HELPS,
+    NO_GAIN,
+    UNCERTAIN,
+    Place,
+    Remedy,
+    Tried,
+    amp_remedies,
+    feed_remedies,
+    outcome_of,
+    step_remedies,
+    weigh,
+)
 
 CONFIG = RunConfig("", recipe="imagenet")
 PLACE = Place(workers=8, prefetch=8, cores=8, image_side=224, short_side=480)
@@ -35,6 +47,7 @@ def test_cheaper_recipe_keeps_the_side_that_was_asked_for() -> None:
         replace(CONFIG, recipe="mine:make"), RECIPES["none"], replace(place, image_side=64, short_side=64)
     )
     assert own[0].changes == {"recipe": "imagenet", "image_size": 64}
+    assert own[0].flags == "--recipe imagenet --image-size 64"
 
 
 def test_what_mixes_and_erases_is_tried_without() -> None:
@@ -52,28 +65,63 @@ def test_idle_cores_are_tried_and_one_core_has_nothing_to_try() -> None:
 
 
 def test_step_is_tried_at_every_other_level_and_with_twice_the_batch() -> None:
-    found = step_remedies(CONFIG, "O2", graph=True, rows=64)
+    found = step_remedies(CONFIG, "Ascend", "O2", graph=True, rows=64)
     levels = ["--amp-level auto", "--amp-level O3", "--amp-level O1", "--amp-level O0"]
     assert flags(found) == [levels[0], "--batch-size 64", *levels[1:]]
-    assert flags(step_remedies(CONFIG, "O2", graph=False, rows=63)) == ["--mode graph", *levels]
+    assert flags(step_remedies(CONFIG, "Ascend", "O2", graph=False, rows=63)) == ["--mode graph", *levels]
+
+
+@pytest.mark.parametrize("level", ["O1", "O2", "O3", "auto"])
+@pytest.mark.parametrize("graph", [True, False])
+def test_o0_is_the_first_to_try_on_cpu(level: str, graph: bool) -> None:
+    assert flags(step_remedies(CONFIG, "CPU", level, graph, rows=64))[0] == "--amp-level O0"
+    assert flags(amp_remedies("CPU", level))[0] == "--amp-level O0"
+
+
+def test_float16_is_the_last_to_try_on_cpu() -> None:
+    assert flags(step_remedies(CONFIG, "CPU", "O0", graph=False, rows=64))[:2] == ["--mode graph", "--batch-size 64"]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2", "O3", "auto"])
+@pytest.mark.parametrize("device", ["CPU", "Ascend"])
+def test_each_other_level_is_tried_once(device: str, level: str) -> None:
+    assert sorted([level, *(one.removeprefix("--amp-level ") for one in flags(amp_remedies(device, level)))]) == [
+        *("O0", "O1", "O2", "O3", "auto")
+    ]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "gain", "helps"),
+    ("gain", "won", "rounds", "outcome"),
     [
-        ([100, 50, 100], [120, 60, 150], 1.2, True),
-        ([100, 50, 100], [120, 60, 100], 1.2, False),  # one round without
-        ([100, 100, 100], [104, 104, 104], 1.04, False),  # not worth a flag
-        ([100, 100], [200, 200], 2.0, False),  # two rounds are chance
-        ([100, 100, 100], [200, 180, 190], 1.9, True),
+        (1.45, 3, 3, HELPS),
+        (1.05, 3, 3, HELPS),
+        (1.0499, 3, 3, NO_GAIN),  # not worth a flag, however steady
+        (0.5, 0, 3, NO_GAIN),
+        (1.45, 2, 3, UNCERTAIN),
+        (1.45, 2, 2, UNCERTAIN),  # two rounds are chance
+        (1.45, 1, 1, UNCERTAIN),
+        (1.45, 4, 5, UNCERTAIN),
+        (1.45, 5, 6, HELPS),  # as rare by chance as three of three
+        (1.45, 4, 6, UNCERTAIN),
     ],
 )
-def test_trial_recommends_what_gained_in_every_round(
-    before: list[float], after: list[float], gain: float, helps: bool
+def test_gain_below_five_percent_is_none_and_one_that_is_not_steady_is_uncertain(
+    gain: float, won: int, rounds: int, outcome: str
 ) -> None:
-    found = weigh(Remedy("--x", price="dear"), "feed", before, after)
-    assert (found.gain, found.helps, found.price) == (pytest.approx(gain), helps, "dear")
+    assert outcome_of(gain, won, rounds) == outcome
 
 
-def test_trial_keeps_the_medians_of_both_sides() -> None:
-    assert weigh(Remedy("--x"), "step", [1, 3, 2], [4, 9, 5]) == Tried("--x", "step", 2, 5, 3.0, True)
+def test_trial_keeps_medians_spread_and_rounds() -> None:
+    found = weigh(Remedy("--x", price="other rounding"), "step", [1, 3, 2], [4, 9, 5])
+    assert found == Tried("--x", "step", 2, 5, 3.0, 2.5, 4.0, 3, 3, HELPS, "other rounding")
+
+
+def test_reading_that_limits_is_tried_on_a_copy_and_not_with_smaller_shards() -> None:
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, reading=True))
+    assert flags(found) == ["copy the shards to a local disk", "--workers 4", "--prefetch 16"]
+    assert found[0].copy
+
+
+def test_more_threads_than_cores_are_tried_with_as_many() -> None:
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=256, workers=16))
+    assert flags(found)[0] == "--workers 8"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.storage import file_system, look_at_storage
+from trainer.storage import bytes_from_storage, file_system, forget, look_at_storage
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 host:/export /data nfs4 rw 0 0
@@ -58,3 +58,30 @@ def test_no_time_gives_no_figure(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(10))
     found = look_at_storage(tmp_path, ["a"], 100, 0.0)
     assert (found.cold_rows_per_s, found.cached_rows_per_s) == (None, None)
+
+
+def test_rows_alone_are_forgotten_and_each_just_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run begins with what the check of its files has left in the cache, and so must what is measured."""
+    (tmp_path / "a").write_bytes(bytes(1 << 20))
+    done: list[tuple[str, int, int]] = []
+    read = os.pread
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, place, size, advice: done.append(("forget", place, size)))
+    monkeypatch.setattr(os, "pread", lambda *given: done.append(("read", given[2], given[1])) or read(*given))
+    look_at_storage(tmp_path, ["a"], 100, 20.0)
+    names = [name for name, _, _ in done]
+    assert names == ["forget", "read"] * 512 + ["read"] * 512
+    assert all(place % 4096 == 0 and 0 < size <= 8192 for name, place, size in done if name == "forget")
+
+
+def test_forgotten_file_keeps_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    forget(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"12345"
+
+
+def test_bytes_from_storage_are_those_of_the_process(tmp_path: Path) -> None:
+    (tmp_path / "io").write_text("rchar: 9\nread_bytes: 4096\nwrite_bytes: 1\n")
+    assert bytes_from_storage(tmp_path / "io") == 4096
+    assert bytes_from_storage(tmp_path / "none") == 0

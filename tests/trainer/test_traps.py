@@ -121,6 +121,74 @@ def test_what_is_just_not_a_trap_is_none(changes: dict[str, Any]) -> None:
     assert find_traps(replace(CLEAN, **changes)) == []
 
 
+NOT_NOW = {"feed_bound": False, "feed_limits": False, "step_limits": False}
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "limiting"),
+    [
+        (CLEAN, {"short_side": 480}, "feed"),
+        (CLEAN, {"python_ops": ("mine",)}, "feed"),
+        (CLEAN, {"workers_asked": 64}, "feed"),
+        (CLEAN, {"graph": False}, "step"),
+        (CLEAN, {"batch_gain": 1.4}, "step"),
+        (CLEAN, {"reference": ("ref:any",), "kernels_gain": 45.2}, "step"),
+        (ASCEND, {"amp_level": "O0"}, "step"),
+        (CLEAN, {"network": True}, "reading"),
+        (CLEAN, {"cold_per_s": 300.0}, "reading"),
+    ],
+)
+def test_trap_says_whether_it_is_what_limits_now(base: Observation, changes: dict[str, Any], limiting: str) -> None:
+    idle = replace(base, **{**NOT_NOW, **changes})
+    [trap] = find_traps(idle)
+    assert not trap.limits
+    [trap] = find_traps(replace(idle, **{f"{limiting}_limits": True}))
+    assert trap.limits
+
+
+def test_large_images_do_not_limit_where_the_feed_waits_for_the_storage() -> None:
+    [trap] = find_traps(replace(CLEAN, short_side=480, reading_limits=True))
+    assert not trap.limits
+
+
+def test_traps_that_limit_come_first() -> None:
+    seen = replace(CLEAN, graph=False, short_side=480, step_limits=False)
+    assert [(one.name, one.limits) for one in find_traps(seen)] == [("large images", True), ("pynative mode", False)]
+
+
+def test_set_that_fits_in_memory_is_slow_once() -> None:
+    [trap] = find_traps(replace(CLEAN, cold_per_s=300.0, fits_in_memory=True))
+    assert "fits in memory" in trap.seen
+
+
+def test_many_workers_are_told_as_lowered_only_where_they_were() -> None:
+    [kept] = find_traps(replace(CLEAN, workers_asked=64, workers=64))
+    [lowered] = find_traps(replace(CLEAN, workers_asked=64, workers=8))
+    assert kept.seen.endswith("may use 8 cores")
+    assert lowered.seen.endswith("may use 8 cores; it was lowered to 8")
+
+
+FLAGS = [
+    ({"graph": False}, "--mode graph"),
+    ({"device": "Ascend", "sink": True}, "--amp-level O2"),
+    ({"short_side": 480}, "dataprep shard ... --resize 256"),
+    ({"workers": 2, "workers_asked": 2, "cores_busy": 2.1}, "--workers 8"),
+    ({"workers_asked": 64}, "--workers 8"),
+    ({"batch_gain": 1.4}, "--batch-size 64"),
+    ({"mixing": True, "mixing_flags": "--mixup 0"}, "--mixup 0"),
+    ({"cold_per_s": 300.0}, "copy the shards to a local disk"),
+    ({"network": True}, "copy the shards to a local disk"),
+]
+
+
+@pytest.mark.parametrize(("changes", "flags"), FLAGS)
+def test_flag_that_was_tried_without_gain_is_never_a_remedy(changes: dict[str, Any], flags: str) -> None:
+    seen = replace(CLEAN, **changes)
+    assert [trap.flags for trap in find_traps(seen)] == [flags]
+    assert find_traps(replace(seen, vain=(flags,))) == []
+    assert [trap.limits for trap in find_traps(replace(seen, idle=(flags,), reading_limits=True))] == [False]
+
+
 def test_traps_that_come_together_are_all_told() -> None:
     seen = replace(ASCEND, graph=False, sink=False, sink_asked=True, amp_level="O0", short_side=1000)
     names = [trap.name for trap in find_traps(seen)]
