@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.interrupts import Interrupted, raise_on_signals
 from dataprep.keys import printable
@@ -135,7 +136,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 
     drawn = draw_sample(folder, images, classes, seed)
     _print(
-        f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}\n"
+        f"{many(drawn.images, 'image')} of {many(len(drawn.classes), 'class', 'classes')} in {folder}: "
+        f"{', '.join(drawn.classes)}\n"
         f"broken on purpose: {', '.join(drawn.broken)}\n"
         f"odd on purpose: {', '.join(drawn.odd)}"
     )
@@ -234,7 +236,7 @@ def shard(
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
         if dry_run:
-            foreseen = preview.preview(source, out, options, progress)
+            foreseen = preview.preview(source, out, options, progress, existing)
             progress.warn(foreseen.warnings)
             _echo(foreseen, as_json)
             return

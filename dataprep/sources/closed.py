@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.item import ClosedFolder
 from dataprep.sources.ignore import pattern_of
@@ -38,9 +39,9 @@ def refuse_closed(source: Path, closed: Sequence[ClosedFolder]) -> None:
     first = sorted(closed, key=lambda folder: folder.key)[:_NAMED]
     named = ", ".join(f"'{folder.key}' ({folder.detail})" for folder in first)
     more = f" and {len(closed) - _NAMED} more" if len(closed) > _NAMED else ""
-    folders = "1 folder" if len(closed) == 1 else f"{len(closed):,} folders"
     raise DataRefused(
-        f"{folders} of SOURCE {source} cannot be listed, so the images in them are not known: {named}{more}. Let this "
+        f"{many(len(closed), 'folder')} of SOURCE {source} cannot be listed, so the images in them are not known: "
+        f"{named}{more}. Let this "
         f"user read them (chmod -R u+rX), or leave them out: {_ignore(first)}{' ...' if more else ''}"
     )
 

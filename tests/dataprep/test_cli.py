@@ -66,7 +66,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--max-rejects", "0"], 3, "Error: 1 of 41 files were refused (1 empty)"),
+        (["--max-rejects", "0"], 3, "Error: 1 of 41 files was refused (1 empty)"),
         (["--schema", "nope"], 1, "Error: 'nope' is neither a schema"),
         (["--val", "0.6", "--test", "0.5"], 2, "leave nothing to train on"),
         (["--max-rejects", "1.5"], 2, "neither a number of files nor a percentage"),
