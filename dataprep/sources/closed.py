@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.counting import many
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.errors import DataRefused, TryLater, WrongUsage
 from dataprep.item import ClosedFolder
 from dataprep.sources.ignore import pattern_of
 from schemas.errors import PASSING_ERRORS
@@ -30,12 +30,15 @@ def check_passing(source: Path, folder: ClosedFolder) -> ClosedFolder:
 
 
 def refuse_closed(source: Path, closed: Sequence[ClosedFolder]) -> None:
-    """Raise when there are folders that cannot be listed: DataRefused, or DataprepError when SOURCE is not there."""
+    """Raise when there are folders that cannot be listed: DataRefused, or WrongUsage when SOURCE is not there."""
     if not closed:
         return
     if not closed[0].key:
-        kind = DataprepError if closed[0].errno in _GONE else DataRefused
-        raise kind(f"cannot list SOURCE {source}: {closed[0].detail}")
+        if closed[0].errno in _GONE:  # in the words of click, which checks the other commands' paths
+            raise WrongUsage(
+                f"invalid value for 'SOURCE': Directory {str(source)!r} does not exist. See 'dataprep shard --help'"
+            )
+        raise DataRefused(f"cannot list SOURCE {source}: {closed[0].detail}")
     first = sorted(closed, key=lambda folder: folder.key)[:_NAMED]
     named = ", ".join(f"'{folder.key}' ({folder.detail})" for folder in first)
     more = f" and {len(closed) - _NAMED} more" if len(closed) > _NAMED else ""

@@ -99,7 +99,7 @@ def bad_target(raw: Path) -> list[str]:
     return ["--quarantine", str(raw / "inside")]
 
 
-@pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 1), (bad_images, 3), (bad_target, 1)])
+@pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 2), (bad_images, 3), (bad_target, 1)])
 def test_an_overwrite_that_fails_leaves_the_sealed_set(
     raw: Path, sealed: Path, spoil: Callable[[Path], list[str]], code: int
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_restart_that_is_refused_leaves_the_unfinished_job(
     raw: Path, begun: Path, spoil: Callable[[Path], list[str]]
 ) -> None:
     before = digests(begun)
-    assert run("shard", raw, begun, *FIXED, "--seed", 1, "--restart", *spoil(raw)).exit_code == 1
+    assert run("shard", raw, begun, *FIXED, "--seed", 1, "--restart", *spoil(raw)).exit_code in (1, 2)
     assert digests(begun) == before
     went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
     assert went_on["built"] == went_on["shards"] - 1
@@ -249,7 +249,7 @@ def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Pa
     raw.rename(tmp_path / "away")
     with pytest.raises(TryLater, match="is away"):
         pipeline.shard(raw, begun, QUICK, Silent(), Existing(restart=True))
-    with pytest.raises(DataprepError, match="cannot list SOURCE"):
+    with pytest.raises(DataprepError, match="does not exist"):
         pipeline.shard(tmp_path / "typo", begun, QUICK, Silent(), Existing(restart=True))
     assert digests(begun) == before
 
