@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.interrupts import Interrupted, raise_on_signals
 from dataprep.keys import printable
 from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.memory import is_shortage
-from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, load_config
+from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, class_names, load_config
+from schemas.config_lists import replaced_lists
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
 from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT
 from schemas.streams import prepare_streams, print_result
-from schemas.text_file import Unusable, read_text
 from schemas.working_directory import leave_unusable_directory
 
 if TYPE_CHECKING:
@@ -34,11 +35,24 @@ OUT_OF_MEMORY = (
 )
 FOLDER = PathType(path_type=Path, file_okay=False)
 PATH = PathType(path_type=Path)
+SEALED = PathType(path_type=Path, file_okay=False, exists=True, readable=False)
 FILE = PathType(path_type=Path, dir_okay=False, exists=True)
+
+
+class Command(click.Command):
+    """A command that says, before it begins, which lists of its --config file are not in effect."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        for replaced in replaced_lists(ctx):
+            click.echo(label("Warning", "yellow", sys.stderr) + printable(replaced), err=True)
+        return super().invoke(ctx)
 
 
 class Program(click.Group):
     """One place turns what the user can mend into `Error: ...` and an exit code; all else keeps its traceback."""
+
+    command_class = Command
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program; exits 2 when the command line is wrong."""
@@ -135,7 +149,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 
     drawn = draw_sample(folder, images, classes, seed)
     _print(
-        f"{drawn.images} images of {len(drawn.classes)} classes in {folder}: {', '.join(drawn.classes)}\n"
+        f"{many(drawn.images, 'image')} of {many(len(drawn.classes), 'class', 'classes')} in {folder}: "
+        f"{', '.join(drawn.classes)}\n"
         f"broken on purpose: {', '.join(drawn.broken)}\n"
         f"odd on purpose: {', '.join(drawn.odd)}"
     )
@@ -208,7 +223,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--restart", is_flag=True, help="Plan the unfinished job in OUT again; what it has built goes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
-              help="TOML file of these options; a flag wins over it.")
+              help="TOML file of these options; a flag wins over it, also over a list.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell of each shard and refused file.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and the result.")
 @click.pass_context
@@ -234,7 +249,7 @@ def shard(
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
         if dry_run:
-            foreseen = preview.preview(source, out, options, progress)
+            foreseen = preview.preview(source, out, options, progress, existing)
             progress.warn(foreseen.warnings)
             _echo(foreseen, as_json)
             return
@@ -258,7 +273,7 @@ def _shard_options(values: dict[str, Any]) -> "ShardOptions":
     if len(given) > 1:
         raise click.UsageError("give --dask-address or --dask-scheduler-file, not both")
     if values["classes"] is not None:
-        values["classes"] = _class_names(values["classes"])
+        values["classes"] = class_names(values["classes"])
     return ShardOptions(**values)
 
 
@@ -269,17 +284,6 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
         raise click.UsageError("--depth-range needs two finite numbers, the lower one first")
     if bits != 16:
         raise click.UsageError("give --depth-bits or --depth-range, not both")
-
-
-def _class_names(path: Path) -> tuple[str, ...]:
-    try:
-        names = [line for line in read_text(path).splitlines() if line.strip()]
-    except Unusable as error:
-        raise click.UsageError(f"--classes: {error}") from None
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if not names or twice:
-        raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))
-    return tuple(names)
 
 
 @main.command(short_help="Show what a set holds, or one record.")
@@ -313,7 +317,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 
 @main.command(short_help="Check that a set is what was sealed.")
-@click.argument("out", type=PathType(path_type=Path))
+@click.argument("out", type=SEALED)
 @click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -333,7 +337,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
 
 
 @main.command(short_help="Restore or salvage a damaged set.")
-@click.argument("out", type=PathType(path_type=Path))
+@click.argument("out", type=SEALED)
 @click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
@@ -355,7 +359,7 @@ def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
 
 
 @main.command(short_help="Write one HTML page about a set.")
-@click.argument("out", type=PATH)
+@click.argument("out", type=SEALED)
 @click.option("--out", "page", type=PATH, metavar="FILE", help="Where to write the page.  [default: OUT/report.html]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the result.")

@@ -17,6 +17,7 @@ from dataprep.prove import PARENT
 
 START_S = 300.0
 SLICE_S = 1.0
+STOPPED_S = 30.0  # a child that a signal has stopped for so long is not waited for any longer, also while it starts
 COMMAND = (sys.executable, "-m", "dataprep.prove")
 # What MindSpore, OpenCV, libjpeg, OpenBLAS, Python and the loader say when memory is short.
 _NO_MEMORY = re.compile(
@@ -135,12 +136,13 @@ class DecoderChild:
         self._ready = True
 
     def _answer(self, deadline_s: float) -> dict[str, Any]:
-        if not self._waits(deadline_s):
+        silent_s = self._silence(deadline_s)
+        if silent_s:
             runs = self._state() not in "TtD"
             self.end()
             if runs:
-                raise ChildSilent(f"the decoder was still busy after {deadline_s:g} s")
-            raise ChildStopped(f"the decode process was stopped, or waited for a disk, for {deadline_s:g} s")
+                raise ChildSilent(f"the decoder was still busy after {silent_s:g} s")
+            raise ChildStopped(f"the decode process was stopped, or waited for a disk, for {silent_s:g} s")
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
@@ -148,15 +150,18 @@ class DecoderChild:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _waits(self, seconds: float) -> bool:
-        """Return True when there is an answer within so much time; time in which this process was stopped too, such as
-        by SIGSTOP to the whole job, counts as one slice.
+    def _silence(self, deadline_s: float) -> float:
+        """Wait for an answer: 0 when there is one within the deadline, else the seconds waited, which are fewer where
+        the child is stopped. Time in which this process was stopped too, such as by SIGSTOP to the whole job, counts as
+        one slice.
         """
-        while seconds > 0:
-            if self._selector.select(min(seconds, SLICE_S)):
-                return True
-            seconds -= SLICE_S
-        return bool(self._selector.select(0))
+        left_s, stopped_s = deadline_s, 0.0
+        while left_s > 0 and stopped_s < STOPPED_S:
+            if self._selector.select(min(left_s, SLICE_S)):
+                return 0.0
+            left_s -= SLICE_S
+            stopped_s = stopped_s + SLICE_S if self._state() in "Tt" else 0.0
+        return 0.0 if self._selector.select(0) else deadline_s - max(0.0, left_s)
 
     def _state(self) -> str:
         """The process state as proc(5) has it: T and t stopped, D waiting for a disk."""

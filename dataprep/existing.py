@@ -1,14 +1,16 @@
 """What a command may do with what OUT holds already: nothing of it goes before what takes its place is complete."""
 
 import os
+import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.absence import Presence
-from dataprep.errors import DataprepError, TryLater
+from dataprep.counting import many
+from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.keys import source_path
 from dataprep.plan import Plan
 from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
@@ -17,6 +19,7 @@ from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, WORK, index_name
 
+LEAST_SHARE = 0.1  # of the rows of a sealed set must be in the one that replaces it
 Mended = dict[str, dict[str, tuple[int, int]]]  # shard -> key -> size in bytes, time of change in ns
 _FLAGS = {NEXT: "--overwrite", RETRY: "--retry-rejects"}
 
@@ -47,6 +50,9 @@ class Existing:
         return NEXT if self.overwrite else RETRY if self.retry_rejects else None
 
 
+NOTHING = Existing()
+
+
 @contextmanager
 def still_sealed(out: Path) -> Iterator[None]:
     """Have every failure say what OUT is: the old set as it was, or, once files are being moved, soon the new one."""
@@ -67,6 +73,28 @@ def replaced_set(out: Path) -> Dataset:
         raise DataprepError(
             f"{error}. --overwrite removes what a sound {DATASET} names, and no more: remove {out} yourself"
         ) from None
+
+
+def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
+    """Raise DataRefused when `plan` seems to be of another SOURCE than the set `old` in `out`: most often a mistyped
+    path. It has none of the classes of the set, or less than a tenth of its rows.
+    """
+    before = {name for label, name in enumerate(old.classes) if any(s.class_rows[label] for s in old.splits.values())}
+    rows = [sum(counts) for counts in zip(*plan.class_rows().values(), strict=True)]
+    now = {name for label, name in enumerate(plan.classes) if rows[label]}
+    if not before or (before & now and plan.item_count >= old.written * LEAST_SHARE):
+        return
+    why = f"fewer than {LEAST_SHARE:.0%} of these rows" if before & now else "none of these classes"
+    raise DataRefused(
+        f"OUT {out} was sealed with {_counted(old.written, 'row', before)}; SOURCE {plan.source} holds "
+        f"{_counted(plan.item_count, 'image', now)}: {why}. Check SOURCE. If it is meant, move the old set away and "
+        f"run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"
+    )
+
+
+def _counted(count: int, noun: str, classes: Set[str]) -> str:
+    named = ", ".join(f"'{name}'" for name in sorted(classes)[:3]) + (", ..." if len(classes) > 3 else "")
+    return f"{many(count, noun)} in {many(len(classes), 'class', 'classes')} ({named})"
 
 
 def shard_names(dataset: Dataset) -> list[str]:

@@ -64,8 +64,26 @@ class Lock:
             os.utime(self._path)
 
 
+def running_holder(path: Path) -> str | None:
+    """Who seems to hold the lock file at `path`, without touching the lock; None when no one does."""
+    try:
+        with path.open() as file:
+            holder = _read(file)
+            age_s = time.time() - os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
+    if not holder:
+        return None
+    here = holder["host"] == socket.gethostname()
+    return _name(holder) if (Path(f"/proc/{holder['pid']}").exists() if here else age_s < STALE_S) else None
+
+
+def _name(holder: dict[str, Any]) -> str:
+    return f"process {holder['pid']} on {holder['host']}"
+
+
 def _held(path: Path, holder: dict[str, Any]) -> TryLater:
-    who = f"process {holder['pid']} on {holder['host']}" if holder else "another job"
+    who = _name(holder) if holder else "another job"
     return TryLater(f"{path.parent.parent} is being written by {who}; wait for it to end, or stop it")
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from schemas.text_file import Unusable, read_toml
+from schemas.config_lists import CONFIG_FILE
+from schemas.errors import PASSING_ERRORS
+from schemas.text_file import Unusable, read_text, read_toml
 from schemas.working_directory import directory_problem
 
 if TYPE_CHECKING:
@@ -39,7 +41,21 @@ class PathType(click.Path):
         problem = directory_problem(os.fspath(value))
         if problem:
             self.fail(problem, param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            if not _is_away(value):
+                raise
+            return self.coerce_path_result(value)  # the command says what the disk does, and to try again later
+
+
+def _is_away(path: str | os.PathLike[str]) -> bool:
+    """Return True for a path that cannot be looked up now, as on a share that is away; click calls it absent."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return error.errno in PASSING_ERRORS
+    return False
 
 
 class Size(_ParamType):
@@ -111,6 +127,7 @@ def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) 
         _check_value(known[name], ctx, path, key, value)
         defaults[name] = value
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
+    ctx.meta[CONFIG_FILE] = str(path)
 
 
 def _check_value(option: click.Parameter, ctx: click.Context, path: Path, key: str, value: Any) -> None:
@@ -129,3 +146,15 @@ def check_finite(values: dict[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise click.UsageError(f"--{name.replace('_', '-')} {value} is not a finite number")
+
+
+def class_names(path: Path) -> tuple[str, ...]:
+    """The names in a --classes file, in label order; raises UsageError for a file that names none, or one twice."""
+    try:
+        names = [line for line in read_text(path).splitlines() if line.strip()]
+    except Unusable as error:
+        raise click.UsageError(f"--classes: {error}") from None
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names or twice:
+        raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))
+    return tuple(names)

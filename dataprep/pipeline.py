@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from dataprep.absence import Presence, look_again, watch
 from dataprep.build import Built, build_missing, worker_count
 from dataprep.duplicates import Duplicate
 from dataprep.engines import check_engine
-from dataprep.errors import DataprepError, TryLater
+from dataprep.errors import DataprepError, SourceEmpty, TryLater
 from dataprep.existing import (
+    NOTHING,
     Existing,
     check_present,
+    check_replacement,
     comes_and_goes,
     file_names,
     no_job,
@@ -46,7 +48,6 @@ from schemas.errors import AWAY_ERRORS
 from schemas.layout import PLAN, WORK
 
 LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
-NOTHING = Existing()
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class _Job:
     existing: Existing
     progress: Progress
     started: float
+    replaced: Dataset | None = None  # the sealed set in OUT that --overwrite replaces
 
 
 def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING) -> Summary:
@@ -165,7 +167,7 @@ def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Datas
         with Workdir(folder, held.out if beside == RETRY else None) as work:
             if is_pending(folder):
                 finish(folder)
-            dataset, built = _build(work, held, job)
+            dataset, built = _build(work, held, replace(job, replaced=old))
     finally:
         if not (folder / WORK / PLAN).is_file():  # nothing of it was begun
             shutil.rmtree(folder, ignore_errors=True)
@@ -205,7 +207,7 @@ def check_source(source: Path, out: Path, options: ShardOptions) -> None:
     planned = check_present(source, out, options.deadline)
     try:
         choose_layout(source, options)
-    except DataprepError as error:
+    except SourceEmpty as error:
         if not planned:
             raise
         raise TryLater(f"{error}. OUT {out} was planned from it, so it seems to be away; try again later") from None
@@ -220,6 +222,9 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
     def write(path: Path) -> None:
         layout = choose_layout(job.source, job.options)
         make_plan(path, everything(layout), portable_path(job.source), layout, job.options)
+        if job.replaced:
+            with closing(Plan.open(path)) as plan:
+                check_replacement(held.out, job.replaced, plan)
 
     retry = job.existing.retry_rejects
     origin = held if retry and not work.plan.is_file() else work

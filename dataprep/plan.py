@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataprep import place
+from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.item import Folder, Found, Ignored, Item, Notice, Reject
 from dataprep.keys import encode_name, key_to_path
@@ -101,10 +102,11 @@ class Plan:
         yield from map(PlannedItem._make, self._db.execute(query, (shard.first, shard.last)))
 
     def sample(self, count: int) -> list[PlannedItem]:
-        """About `count` items, evenly spread over the plan."""
-        step = max(1, self.item_count // count)
-        query = "SELECT key, label, size, mtime_ns FROM item WHERE id % ? = 0 LIMIT ?"
-        return list(map(PlannedItem._make, self._db.execute(query, (step, count))))
+        """`count` items, or all if there are fewer, evenly spread over the plan."""
+        # Item number n is taken where n * count / items passes a whole number; numbers start with 1.
+        query = "SELECT key, label, size, mtime_ns FROM item WHERE id * ?1 / ?2 > (id - 1) * ?1 / ?2 ORDER BY id"
+        taken = min(count, self.item_count), self.item_count
+        return list(map(PlannedItem._make, self._db.execute(query, taken)))
 
     @property
     def item_count(self) -> int:
@@ -188,10 +190,10 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
     _add_classes(db, classes, intake.classes, options)
     db.execute(_PLACE)
     db.execute("DROP TABLE found")
-    geometry = _add_shards(db, options)
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
         raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
+    geometry = _add_shards(db, options)
     meta = {
         "source": source,
         "layout": layout,
@@ -320,7 +322,8 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
     rows = {split: last - first + 1 for split, (first, last, _, _) in splits.items()}
     most = rows.get("train", max(rows.values(), default=0))
     if options.num_shards and options.num_shards > most:
-        raise DataprepError(f"--num-shards {options.num_shards} is more than the {most} images to put into them")
+        images = many(most, "image")
+        raise DataprepError(f"--num-shards {options.num_shards} is more than the {images} to put into them")
     for split, (first, last, size, largest) in splits.items():
         count = place.shard_count(size, train_bytes, shard_size, options.num_shards)
         count = min(count, rows[split])  # a tiny --shard-size means a shard per image, not empty ones
@@ -352,8 +355,8 @@ def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
     names = [name for (name,) in db.execute(query)]
     if not names or wanted == "keep":
         return []
-    have = "class has" if len(names) == 1 else "classes have"
-    said = f"{len(names)} {have} a label but no image: {_some(names)}"
+    have = "has" if len(names) == 1 else "have"
+    said = f"{many(len(names), 'class', 'classes')} {have} a label but no image: {_some(names)}"
     if wanted == "error":
         raise DataprepError(f"{said}; --empty-classes warn keeps their labels, --ignore leaves a folder out")
     return [said]
@@ -371,7 +374,7 @@ def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions)
     (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
     if empty and options.num_shards:
         warnings.append(
-            f"{empty} shards will be empty: --num-shards {options.num_shards} is more than there is to fill"
+            f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is more than there is to fill"
         )
     return warnings
 

@@ -2,22 +2,21 @@
 
 import shutil
 import sqlite3
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build import worker_count
-from dataprep.images import Refusal, decode
-from dataprep.keys import portable_path, source_path
+from dataprep.existing import NOTHING, Existing
+from dataprep.forecast import known_rejects, set_bytes, stopped_by, try_sample
+from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
 from dataprep.progress import Progress
-from dataprep.reading import read_item
 from dataprep.target import check_schema, check_target
+from dataprep.target_state import describe_target, replaceable
 
-SAMPLE = 200
 # What a job takes beside its images, in seconds, and the proof of a MB; docs/operations.md, "What a job costs".
 START_S = {"decode": 5.0, "rows": 5.0, "off": 1.0}
 PROOF_S_PER_MB = {"decode": 0.020, "rows": 0.0, "off": 0.0}
@@ -35,7 +34,12 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Preview:
-    """What the job would do. `seconds` and `bytes` are estimates from a sample of the images."""
+    """What the job would do. `seconds` and `bytes` (of all shards and indexes) are estimates from a sample of images.
+
+    `known_rejects` counts by reason the files that the scan, their size or their first bytes condemn; the latter were
+    read of `looked_at` files. `stopped_by` says which budget of rejects would end the job, `target` what OUT holds
+    already and what the job would do about it.
+    """
 
     source: str
     out: str
@@ -52,23 +56,30 @@ class Preview:
     seconds: float
     sampled: int
     sample_rejected: int
+    known_rejects: dict[str, int]
+    looked_at: int
+    stopped_by: str | None
+    target: str | None
 
 
-def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) -> Preview:
+def preview(
+    source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING
+) -> Preview:
     """Scan and plan, time a sample of the images, write nothing. Raises DataprepError as the job itself would."""
     source = source.absolute()
     name = portable_path(source)
     check_schema(options)
-    check_target(out, source)
+    check_target(out, source, options.quarantine, replaceable(out, existing))
     layout = choose_layout(source, options)
     with closing(sqlite3.connect("")) as db:  # SQLite's own temporary file, gone when closed
         fill_plan(db, scan(source, layout, options, progress), name, layout, options)
         plan = Plan(db)
-        growth, seconds, refused = _try_sample(plan, options)
+        known = known_rejects(plan, options.max_bytes)
+        sample = try_sample(plan, options)
         rows = plan.class_rows()
         workers = worker_count(plan, options)
-        size = round(plan.bytes * growth)
-        proof = PROOF_S_PER_MB[options.prove] * size / 1e6
+        size = set_bytes(plan, sample)
+        seconds = sample.seconds / max(1, sample.images) * plan.item_count + PROOF_S_PER_MB[options.prove] * size / 1e6
         return Preview(
             source=name,
             out=str(out),
@@ -85,26 +96,14 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
             bytes=size,
             free_bytes=shutil.disk_usage(_existing(out)).free,
             workers=workers,
-            seconds=round(START_S[options.prove] + (seconds * plan.item_count + proof) / workers, 1),
-            sampled=min(SAMPLE, plan.item_count),
-            sample_rejected=refused,
+            seconds=round(START_S[options.prove] + seconds / workers, 1),
+            sampled=sample.images,
+            sample_rejected=sample.refused.total(),
+            known_rejects=dict(sorted(known.reasons.items())),
+            looked_at=known.looked_at,
+            stopped_by=stopped_by(plan, options, known, sample),
+            target=describe_target(out, name, options, existing, plan),
         )
-
-
-def _try_sample(plan: Plan, options: ShardOptions) -> tuple[float, float, int]:
-    """(bytes written per byte read, seconds an image, refused) over a sample of the plan."""
-    before = after = refused = 0
-    sample = plan.sample(SAMPLE)
-    started = time.perf_counter()
-    for item in sample:
-        try:
-            data = read_item(source_path(plan.source, item.key), item, options.policy.max_bytes)
-            after += len(decode(data, options.policy).data)
-            before += len(data)
-        except Refusal:
-            refused += 1
-    seconds = time.perf_counter() - started
-    return (after / before if before else 1.0), seconds / max(1, len(sample)), refused
 
 
 def _existing(path: Path) -> Path:

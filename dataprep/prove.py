@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from dataprep.counting import many
 from dataprep.images.complaints import complaints
 from dataprep.images.jpeg_rewrite import read_to_end
 from dataprep.mindrecord import ShardReader
@@ -107,7 +108,7 @@ def _read_back(request: dict[str, Any], heard: "_Heard") -> Answers:
                 yield {"bad": number, "detail": f"decodes to shape {shape}, not to {height} x {width} pixels"}
             yield from pulse.beat(number)
         if next(expected, None):
-            yield {"wrong": f"it reads as {number + 1} rows, fewer than were written"}
+            yield {"wrong": f"it reads as {many(number + 1, 'row')}, fewer than were written"}
     except (RuntimeError, ValueError) as error:
         yield {"failed": _first_line(error)}
 

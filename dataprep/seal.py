@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from dataprep import duplicates
+from dataprep.counting import are, many, were
 from dataprep.duplicates import Duplicate
 from dataprep.errors import DataRefused
 from dataprep.item import Reject
@@ -48,10 +49,11 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
     candidates = dataset.written + len(rejects)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
     if not dataset.written:
-        return f"none of {candidates} files could be written ({reasons})"
+        return f"none of {many(candidates, 'file')} could be written ({reasons})"
     if not options.max_rejects.allows(len(rejects), candidates):
+        refused = f"{len(rejects)} of {many(candidates, 'file')} {were(len(rejects))} refused ({reasons})"
         return (
-            f"{len(rejects)} of {candidates} files were refused ({reasons}), more than --max-rejects "
+            f"{refused}, more than --max-rejects "
             f"{options.max_rejects} allows (the same command with a larger --max-rejects seals what was built)"
         )
     planned = [sum(rows) for rows in zip(*plan.class_rows().values(), strict=True)]
@@ -59,7 +61,7 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
     for name, before, after in zip(plan.classes, planned, written, strict=True):
         if not options.max_class_loss.allows(before - after, before):
             return (
-                f"class '{name}' lost {before - after} of its {before} files, more than --max-class-loss "
+                f"class '{name}' lost {before - after} of its {many(before, 'file')}, more than --max-class-loss "
                 f"{options.max_class_loss} allows (the same command with a larger --max-class-loss seals what was "
                 "built)"
             )
@@ -72,7 +74,7 @@ def _leaks(options: ShardOptions, found: list[Duplicate]) -> str | None:
         return None
     keys = " and ".join(f"'{key}'" for key in leaks[0].keys[:2])
     return (
-        f"{len(leaks)} pictures of val or test are in train too, the first as {keys} "
+        f"{many(len(leaks), 'picture')} of val or test {are(len(leaks))} in train too, the first as {keys} "
         "(--duplicates drop --restart leaves the train copies out)"
     )
 

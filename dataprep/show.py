@@ -4,13 +4,14 @@ from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
 
+from dataprep.counting import many
 from dataprep.inspection import Inspection, Record
 from dataprep.keys import printable
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
 from dataprep.repair import Repaired, Salvaged
 from dataprep.report import Reported
-from dataprep.terminal import counts, duration, many, size
+from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
 
 WORKER_STAGES = ("read", "decode", "encode", "write")
@@ -76,6 +77,7 @@ def _(p: Preview) -> list[str]:
     ignored = f", {counts(p.ignored)} ignored" if p.ignored else ""
     lines = [
         f"{p.source}: layout '{p.layout}', {p.found:,} found, {p.rejected:,} refused by the scan{ignored}",
+        *([p.target] if p.target else []),
         "",
         f"{'class':<30}" + "".join(f"{name:>10}" for name in p.splits),
     ]
@@ -86,16 +88,27 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += [""]
+    lines += ["", *_foreseen_rejects(p)]
     if p.bytes > p.free_bytes:
-        lines.append("Warning: that is more than the disk has free; the job would not start")
-    if p.sample_rejected:
-        lines.append(f"Warning: {p.sample_rejected} of a sample of {p.sampled} images would be refused")
+        lines.append("Warning: that is more than the disk has free; the job would stop with exit code 75")
     return [
         *lines,
         f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",
         f"about {duration(p.seconds)} with {many(p.workers, 'worker')}; nothing was written (--dry-run)",
     ]
+
+
+def _foreseen_rejects(p: Preview) -> list[str]:
+    """What a dry run knows of the files that will be refused, and whether a budget ends the job."""
+    lines = []
+    if p.known_rejects:
+        total = sum(p.known_rejects.values())
+        how = f"by name, size or the first bytes of {many(p.looked_at, 'file')}"
+        lines.append(f"known to be refused: {total:,} ({counts(p.known_rejects)}), {how}")
+    if p.sample_rejected:
+        sample = f"a sample of {many(p.sampled, 'image')}"
+        lines.append(f"Warning: {p.sample_rejected} of {sample} would be refused, when decoded with Pillow")
+    return [*lines, f"Warning: {p.stopped_by}"] if p.stopped_by else lines
 
 
 @as_lines.register
@@ -158,8 +171,9 @@ def _(s: Salvaged) -> list[str]:
 
 @as_lines.register
 def _(r: Reported) -> list[str]:
+    drawn = f"{many(r.pictures, 'picture')} of {many(r.rows, 'row')} in {many(r.classes, 'class', 'classes')}"
     return [
-        f"{r.path} is written: {size(r.bytes)}, {r.pictures:,} pictures of {r.rows:,} rows in {r.classes:,} classes",
+        f"{r.path} is written: {size(r.bytes)}, {drawn}",
         *(f"  {printable(sentence)}" for sentence in r.missing),
         f"  identity  {r.digest}",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.absence import Presence
-from dataprep.errors import DataprepError, TryLater
+from dataprep.errors import DataprepError, TryLater, WrongUsage
 from dataprep.item import Found, Item
 from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
@@ -46,11 +46,12 @@ def check_target(
 
 
 def check_schema(options: ShardOptions) -> None:
-    """Raise DataprepError unless --schema names one."""
+    """Raise DataprepError unless --schema names one: WrongUsage where there is neither such a schema nor a file."""
     try:
         load_schema(options.schema)
     except ContractError as error:
-        raise DataprepError(str(error)) from None
+        kind = DataprepError if Path(options.schema).exists() else WrongUsage
+        raise kind(str(error)) from None
 
 
 def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> None:

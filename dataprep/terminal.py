@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+from dataprep.counting import are, many
 from dataprep.keys import printable
 from dataprep.labels import label
 from dataprep.plan import Plan, PlannedShard
@@ -36,10 +37,10 @@ class TerminalProgress:
     def scanning(self, found: int) -> None:
         """Called now and then while folders are read."""
         if self._live:
-            self._stream.write(f"\rscanning: {found:,} files\x1b[K")
+            self._stream.write(f"\rscanning: {many(found, 'file')}\x1b[K")
             self._stream.flush()
         else:
-            self._say_sometimes(f"scanning: {found:,} files")
+            self._say_sometimes(f"scanning: {many(found, 'file')}")
 
     def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
         """Called when the work is known, and again when shards have to be built in another way."""
@@ -93,7 +94,7 @@ class TerminalProgress:
             self._bar.n = done
             self._bar.set_postfix_str(told)
         else:
-            self._say_sometimes(f"built {done:,} of {self._total:,} images, {told}")
+            self._say_sometimes(f"built {done:,} of {many(self._total, 'image')}, {told}")
 
     def _rate(self, done: int) -> float:
         """Images a second over the last stretch of time."""
@@ -108,7 +109,8 @@ class TerminalProgress:
         """What to say when the job is interrupted."""
         if not self._shards:
             return "stopped before the plan was saved; the same command begins again"
-        return f"stopped; {self._shards_done} of {self._shards} shards are built; the same command goes on"
+        shards = f"{self._shards_done} of {many(self._shards, 'shard')} {are(self._shards)} built"
+        return f"stopped; {shards}; the same command goes on"
 
     def close(self) -> None:
         """Take the bar away."""
@@ -163,11 +165,6 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-def many(count: int, noun: str, plural: str = "") -> str:
-    """`1 shard`, `2,000 shards`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def size(count: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dataprep.counting import many, were
 from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
@@ -99,9 +100,9 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
             f"{shard.name} holds the data of {named}: files were swapped or renamed; 'dataprep repair' restores them"
         )
     if rows != shard.rows:
-        problems.append(f"{shard.name} has {rows} rows, {shard.rows} were sealed")
+        problems.append(f"{shard.name} has {many(rows, 'row')}, {shard.rows:,} {were(shard.rows)} sealed")
     if indexed != shard.rows:
-        more = "more" if indexed > shard.rows else f"{indexed} rows"
+        more = "more" if indexed > shard.rows else many(indexed, 'row')
         problems.append(f"{index_name(shard.name)} lists {more}, {shard.rows} were sealed")
     return problems
 

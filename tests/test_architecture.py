@@ -30,7 +30,7 @@ ALLOWED_IN = {
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
     {
-        *("errors", "item", "keys", "faults", "software", "labels"),
+        *("errors", "item", "keys", "faults", "software", "labels", "counting"),
         *("native_stderr", "memory", "decode_deadline", "originals", "interrupts"),
     },
     {"mindrecord", "images", "sources", "place", "lock"},
@@ -38,10 +38,10 @@ DATAPREP_LEVELS = [
     {"receipt", "encode", "reading", "quarantine"},
     {"worker", "workdir", "opening", "prove", "prover", "proof", "decoder_child", "duplicates", "progress"},
     {"engines", "absence", "swap"},
-    {"target", "build", "seal", "existing"},
+    {"target", "build", "seal", "existing", "target_state"},
     {"pipeline", "verify", "inspection", "sample"},
     {"repair"},
-    {"report", "preview", "terminal", "show", "params"},
+    {"report", "preview", "forecast", "terminal", "show", "params"},
     {"cli"},
     {"__main__"},
 ]

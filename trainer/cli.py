@@ -31,7 +31,7 @@ from trainer.options import (
     seconds_option,
     training_options,
 )
-from trainer.progress import make_progress, settings_shower, terminal_width
+from trainer.progress import Command, make_progress, settings_shower, terminal_width
 from trainer.quiet import quieten
 from trainer.result import TrainResult
 from trainer.row_output import rows_to
@@ -49,6 +49,9 @@ def cli() -> None:
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the data was refused,
     75 try again later, 130/143 interrupted (the same command goes on).
     """
+
+
+cli.command_class = Command
 
 
 @cli.command(short_help="Train on a dataset.")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from schemas.config_lists import CONFIG_FILE
 from schemas.text_file import Unusable, read_toml
 from schemas.working_directory import directory_problem
 from trainer.errors import WrongUsage
@@ -21,7 +22,7 @@ from trainer.recipes import RECIPES
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
-CONFIG_HELP = "TOML file of these options; a flag wins over it."
+CONFIG_HELP = "TOML file of these options; a flag wins over it, also over a list."
 # What is said of one call, not of a run. Keys are written with dashes.
 NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview", "plan-cores", "plan-memory"}
 BY_DEVICE = "[default: by device]"
@@ -60,6 +61,7 @@ def read_config(context: click.Context, parameter: click.Parameter, value: str |
             _check_value(own[name], context, value, key, entry)
         defaults[name] = entry
     context.default_map = {**(context.default_map or {}), **defaults}
+    context.meta[CONFIG_FILE] = value
     return value
 
 

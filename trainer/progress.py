@@ -6,10 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
+import click
+
+from schemas.config_lists import replaced_lists
+from trainer import rank
 from trainer.decision import Decision, settings_table
+from trainer.labels import label
 
 LEAST_BAR = 6  # columns; measures are left out before the bar becomes shorter
 LARGE = 1e4  # from here on four digits say more than four decimals
+
+
+class Command(click.Command):
+    """A command that says, before it begins, which lists of its --config file are not in effect."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        for replaced in () if rank.launched() else replaced_lists(ctx):  # then the launcher has said it
+            click.echo(label("Warning", "yellow", sys.stderr) + replaced, err=True)
+        return super().invoke(ctx)
 
 
 @dataclass(frozen=True)

@@ -3,5 +3,16 @@
 from dataprep.images.check import glimpse, image_size, keep_decoders_single, normalise
 from dataprep.images.decoding import decode
 from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.reasons import reason_of_head
 
-__all__ = ["Picture", "Policy", "Refusal", "decode", "glimpse", "image_size", "keep_decoders_single", "normalise"]
+__all__ = [
+    "Picture",
+    "Policy",
+    "Refusal",
+    "decode",
+    "glimpse",
+    "image_size",
+    "keep_decoders_single",
+    "normalise",
+    "reason_of_head",
+]

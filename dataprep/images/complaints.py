@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataprep.images.jpeg import EOI, SOS, segments
+from dataprep.images.jpeg_restart import with_restart_at_end
 from dataprep.images.jpeg_rewrite import bare_jpeg
 
 DAMAGED = "damaged_jpeg"
 OTHER = "decoder_message"
+_RESTARTS = range(0xD0, 0xD8)
 _PADDING = "jpeg_zero_padding"
 _SURPLUS = re.compile(r"Corrupt JPEG data: (\d+) extraneous bytes before marker 0x([0-9a-f]{2})")
 _HARMLESS_JPEG = (
@@ -84,6 +86,8 @@ def _named(line: str, table: tuple[tuple[str, str], ...]) -> str | None:
 
 def _name_surplus(data: bytes, count: int, marker: int) -> str | None:
     """The name of `count` bytes that belong to nothing before a marker, None if they are what damage has left."""
+    if marker in _RESTARTS and (restarted := with_restart_at_end(data)) and marker == restarted.marker:
+        marker = EOI  # which stands there in the file itself
     behind_scan = False
     for segment in segments(data):
         if segment.marker == EOI:

@@ -5,15 +5,18 @@ not used.
 """
 
 from dataprep.images.jpeg import ADOBE, APPLICATION, COMMENT, EOI, SOS, Segment, segments
+from dataprep.images.jpeg_restart import with_restart_at_end
 
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_CMYK = b"\4"  # components
 _EXTRA_COMPONENTS = {1: 3, 3: 1}  # by components of the frame: to four, which MindSpore reads as CMYK
 # libjpeg keeps all coefficients of such a JPEG, 6 bytes per pixel at 4:4:4.
 _MAX_PIXELS = 32 << 20
 
 
 def read_to_end(data: bytes) -> bytes:
-    """The JPEG with further components in its frame header of which there is no scan; other data as it is.
+    """The JPEG with further components in its frame header of which there is no scan; one of four components, which can
+    have no further ones, with a restart at its end, see jpeg_restart.py; other data as it is.
 
     Of a sequential JPEG of one scan libjpeg reads no more than the last pixel needs, so surplus data, which is what
     damaged data leaves behind, is not reported. Where components are missing from the first scan it reads up to EOI,
@@ -31,8 +34,13 @@ def read_to_end(data: bytes) -> bytes:
             frame = segment
         if segment.marker == ADOBE:
             adobe.append(segment)
-    extended = _extended_frame(data, frame) if frame else None
-    if frame is None or extended is None:
+    if frame is None:
+        return data
+    if data[frame.body + 7 : frame.body + 8] == _CMYK:
+        restarted = with_restart_at_end(data)
+        return restarted.data if restarted else data
+    extended = _extended_frame(data, frame)
+    if extended is None:
         return data
     rewritten = bytearray(data)
     for segment in adobe:  # it says how so many components as there were are coloured

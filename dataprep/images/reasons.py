@@ -25,6 +25,11 @@ def of_unknown(data: bytes) -> tuple[str, str]:
     return reason, f"its content is {name}"
 
 
+def reason_of_head(head: bytes) -> str | None:
+    """The reason for which a file that begins so (2,100 bytes or more) is refused undecoded; None if it may be read."""
+    return None if is_readable(head[:32]) else of_unknown(head)[0]
+
+
 def of_error(error: Exception) -> tuple[str, str]:
     """Reason and detail of what a parser or codec of Pillow has raised."""
     text = f"{error}" or type(error).__name__

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.counting import many
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
 from dataprep.keys import encode_name
@@ -158,9 +159,10 @@ def _missing(
     """What the page cannot show, and why, a sentence each."""
     found = [f"{problem}; look with dataprep verify" for problem in [*refused.problems, *survey.problems[:5]]]
     if len(survey.problems) > 5:
-        found.append(f"{len(survey.problems) - 5} more shards cannot be read")
+        found.append(f"{many(len(survey.problems) - 5, 'more shard')} cannot be read")
     if survey.measured.rows < dataset.written:
-        found.append(f"Sizes are those of a sample of {survey.measured.rows:,} rows: .work did not come along whole")
+        rows = many(survey.measured.rows, "row")
+        found.append(f"Sizes are those of a sample of {rows}: .work did not come along whole")
     if refused.total and origin.source is None:
         found.append("Refused files are listed without pictures: their folder is noted in .work, which is not here")
     elif refused.total and not os.path.isdir(encode_name(origin.source or "")):
@@ -168,7 +170,7 @@ def _missing(
     if pictures.hurried:
         found.append("Not all refused files that were to be shown were tried, for want of time")
     if refused.listed < refused.total:
-        found.append(f"The page lists {refused.listed:,} of {refused.total:,} refused files, rejects.jsonl all")
+        found.append(f"The page lists {refused.listed:,} of {many(refused.total, 'refused file')}, rejects.jsonl all")
     if dataset.written and not survey.sheets and not survey.problems:
         found.append("There are no pictures of the classes: the schema has no indexed label")
     elif len(room.labels) < len(dataset.classes):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from dataprep.counting import many
 from dataprep.item import ClosedFolder, Folder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
 from dataprep.sources.walk import LINK, Tree, WalkOptions, ancestors, has_image_name, walk
@@ -44,6 +45,6 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
     if left_out:
         where = f"the split folder '{path}'" if path else "SOURCE"
         yield Notice(
-            f"{len(left_out):,} images lie in {where} itself, in no class folder, and are left out; the first is "
+            f"{many(len(left_out), 'image')} in {where} itself, in no class folder: left out; the first is "
             f"'{path_to_key(left_out[0])}'"
         )

@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.counting import many
+from dataprep.errors import DataRefused, TryLater, WrongUsage
 from dataprep.item import ClosedFolder
 from dataprep.sources.ignore import pattern_of
 from schemas.errors import PASSING_ERRORS
@@ -29,18 +30,21 @@ def check_passing(source: Path, folder: ClosedFolder) -> ClosedFolder:
 
 
 def refuse_closed(source: Path, closed: Sequence[ClosedFolder]) -> None:
-    """Raise when there are folders that cannot be listed: DataRefused, or DataprepError when SOURCE is not there."""
+    """Raise when there are folders that cannot be listed: DataRefused, or WrongUsage when SOURCE is not there."""
     if not closed:
         return
     if not closed[0].key:
-        kind = DataprepError if closed[0].errno in _GONE else DataRefused
-        raise kind(f"cannot list SOURCE {source}: {closed[0].detail}")
+        if closed[0].errno in _GONE:  # in the words of click, which checks the other commands' paths
+            raise WrongUsage(
+                f"invalid value for 'SOURCE': Directory {str(source)!r} does not exist. See 'dataprep shard --help'"
+            )
+        raise DataRefused(f"cannot list SOURCE {source}: {closed[0].detail}")
     first = sorted(closed, key=lambda folder: folder.key)[:_NAMED]
     named = ", ".join(f"'{folder.key}' ({folder.detail})" for folder in first)
     more = f" and {len(closed) - _NAMED} more" if len(closed) > _NAMED else ""
-    folders = "1 folder" if len(closed) == 1 else f"{len(closed):,} folders"
     raise DataRefused(
-        f"{folders} of SOURCE {source} cannot be listed, so the images in them are not known: {named}{more}. Let this "
+        f"{many(len(closed), 'folder')} of SOURCE {source} cannot be listed, so the images in them are not known: "
+        f"{named}{more}. Let this "
         f"user read them (chmod -R u+rX), or leave them out: {_ignore(first)}{' ...' if more else ''}"
     )
 

@@ -1,23 +1,29 @@
 """Tells the layout of SOURCE by the names of its folders, and asks where they can be read in two ways."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from dataprep.errors import DataprepError
+from dataprep.counting import are, many
+from dataprep.errors import DataprepError, SourceEmpty
 from dataprep.item import ClosedFolder
 from dataprep.keys import path_to_key
 from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.sources.ignore import pattern_of
-from dataprep.sources.split_folders import split_names
+from dataprep.sources.split_folders import likely_split_names, split_names
 from dataprep.sources.walk import Tree, WalkOptions
 
 # Split folders lie beside each other and little else, so a folder of many entries, as a class is, holds none.
 _LOOK_INTO_FOLDERS = 50
 _LOOK_AT_ENTRIES = 60
 _NAMED = 4
+# Parts of one set that are no splits by their names: fold1, batch_02, set A.
+_PARTS = re.compile(
+    r"(?:.*[ _.-])?(?:k?folds?|splits?|parts?|batch|subset|set|cv|chunk)[ _.-]?(?:\d+|[a-e])", re.IGNORECASE
+)
 
 
 def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
@@ -28,9 +34,13 @@ def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
     TryLater when SOURCE cannot be listed.
     """
     tree = Tree(root, options)
-    folders, others = _top(tree, root)
-    if not folders:
+    folders, left_out, others = _top(tree, root)
+    if left_out and not folders:
         raise DataprepError(
+            f"SOURCE {root} has no folder left: --ignore leaves out {many(left_out, 'folder')}; give other patterns"
+        )
+    if not folders:
+        raise SourceEmpty(
             f"SOURCE {root} has no folder{_flat(root, others)}; expected SOURCE/<class>/<image> or "
             "SOURCE/train/<class>/<image>"
         )
@@ -41,29 +51,37 @@ def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
     if "train" in splits.values():
         if rest:
             raise DataprepError(_beside(root, splits, rest))
+        _check_once(root, splits)
         _check_split_depth(tree, root, splits)
         return "splits"
     if not rest:
         raise DataprepError(_without_train(root, list(splits)))
     _check_depth(tree, root, folders)
+    _check_parts(tree, root, folders)
     return "classes"
 
 
-def _top(tree: Tree, root: Path) -> tuple[list[str], int]:
-    """The names of the folders in SOURCE, and how many other entries it has; without ignored ones."""
-    folders, others = [], 0
+def _top(tree: Tree, root: Path) -> tuple[list[str], int, int]:
+    """The names of the folders in SOURCE, how many folders --ignore leaves out, and how many other entries there are
+    that are not ignored.
+    """
+    folders, left_out, others = [], 0, 0
     for entry in tree.sorted_entries(""):
         if isinstance(entry, ClosedFolder):
             refuse_closed(root, [check_passing(root, entry)])
-        elif tree.ignore_rule(entry.name, entry.path, entry.is_folder) is None:
+            continue
+        rule = tree.ignore_rule(entry.name, entry.path, entry.is_folder)
+        if rule is None:
             folders += [entry.name] if entry.is_folder else []
             others += not entry.is_folder
-    return folders, others
+        left_out += entry.is_folder and rule is not None and rule.startswith("--ignore")
+    return folders, left_out, others
 
 
 def _flat(root: Path, files: int) -> str:
     """The commonest mistake: a class folder given for the folder of classes."""
-    return f", but {files:,} files of its own: give the folder above it, {root.absolute().parent}" if files else ""
+    own = many(files, "file")
+    return f", but {own} of its own: give the folder above it, {root.absolute().parent}" if files else ""
 
 
 def _beside(root: Path, splits: dict[str, str], rest: list[str]) -> str:
@@ -73,7 +91,7 @@ def _beside(root: Path, splits: dict[str, str], rest: list[str]) -> str:
     )
     return (
         f"SOURCE {root} can be read in two ways: the folder{'s' * (len(splits) > 1)} {_some(list(splits))} may be "
-        f"splits, but {_some(rest)} {'is' if len(rest) == 1 else 'are'} not. If they are splits, leave out the rest: "
+        f"splits, but {_some(rest)} {are(len(rest))} not. If they are splits, leave out the rest: "
         f"--layout splits {ignore}. If all {len(splits) + len(rest)} folders are classes: --layout classes"
     )
 
@@ -83,6 +101,46 @@ def _without_train(root: Path, splits: list[str]) -> str:
         f"SOURCE {root} can be read in two ways: its folder{'s' * (len(splits) > 1)} {_some(splits)} may be splits, "
         "but none of them is for training. If they are splits, add the folder train, or name the classes: "
         "--layout splits --classes FILE. If they are classes: --layout classes"
+    )
+
+
+def _check_once(root: Path, splits: dict[str, str]) -> None:
+    """Raise DataprepError when two folders are named after one split, as trainA and trainB are."""
+    first: dict[str, str] = {}
+    for name, split in splits.items():
+        first.setdefault(split, name)
+    more = [name for name in splits if name not in first.values()]
+    if more:
+        ignore = " ".join(f"--ignore {shlex.quote(pattern_of(path_to_key(name)))}" for name in more)
+        raise DataprepError(
+            f"SOURCE {root} can be read in two ways: {_some(list(splits))} may be splits, more than one folder for "
+            f"one of them. If they are, keep one folder per split: --layout splits {ignore}. If all {len(splits)} "
+            "folders are classes: --layout classes"
+        )
+
+
+def _check_parts(tree: Tree, root: Path, folders: list[str]) -> None:
+    """Raise DataprepError when all folders are named like parts of one set, and hold folders of the same names."""
+    splits = likely_split_names(folders)
+    is_split = len(splits) == len(folders)
+    if len(folders) < 2 or not (is_split or all(_PARTS.fullmatch(name) for name in folders)):
+        return
+    shared: set[str] | None = None
+    for name in folders[:_LOOK_INTO_FOLDERS]:
+        inside = set(_folders_in(tree, name)[0])
+        shared = inside if shared is None else shared & inside
+    if not shared:
+        return
+    one = os.path.join(root, folders[0])
+    split_command = (
+        "If they are splits: --layout splits"
+        if is_split
+        else f"If they are parts of one set, give one of them as SOURCE, as in {one}, or move them so that SOURCE has "
+        "the folders train and val, with the classes in each"
+    )
+    raise DataprepError(
+        f"SOURCE {root} can be read in two ways: its folders {_some(folders)} all hold {_some(sorted(shared))}, which "
+        f"may be the classes. {split_command}. If {_some(folders)} are the classes: --layout classes"
     )
 
 

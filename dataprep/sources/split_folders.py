@@ -22,7 +22,12 @@ NAMES = {
 _OTHER_WORDS = r"(?:[ _.-]?(?:data(?:set)?|set|images?|imgs?|split|folder|集|数据))*"
 _EXACT = re.compile(rf"({'|'.join(NAMES)}){_OTHER_WORDS}", re.IGNORECASE)
 # seg_train, train2017: only where another folder is called the same but for the split.
-_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(NAMES)})({_OTHER_WORDS}(?:[ _.-]?\d+|[ _.-].*)?)", re.IGNORECASE)
+_REST = rf"({_OTHER_WORDS}(?:[ _.-]?\d+|[ _.-].*|(?-i:[A-Z]))?)"
+_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(NAMES)}){_REST}", re.IGNORECASE)
+_COUNTED = re.compile(r"\d+[ _.-]+")  # 1_train, 2_val
+# Too short to be taken for splits without a look into them: they are codes of languages too.
+_SHORT = {"tr": "train", "va": "val", "te": "test", "ts": "test"}
+_SHORT_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(_SHORT)}){_REST}", re.IGNORECASE)
 
 
 def split_names(names: Iterable[str]) -> dict[str, str]:
@@ -34,7 +39,8 @@ def split_names(names: Iterable[str]) -> dict[str, str]:
         if exact:
             found[name] = NAMES[exact[1].lower()]
         elif within:
-            rest = ((within[1] or "").lower(), within[3].lower())
+            before = within[1] or ""
+            rest = ("" if _COUNTED.fullmatch(before) else before.lower(), within[3].lower())
             alike.setdefault(rest, {})[name] = NAMES[within[2].lower()]
     for group in alike.values():
         if "train" in group.values() and len(set(group.values())) > 1:
@@ -42,11 +48,24 @@ def split_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def likely_split_names(names: Iterable[str]) -> dict[str, str]:
+    """The split that each of these folders seems to be, by a word within its name or a short one: tr, te. Empty unless
+    one is for training and another is not. For folders whose content says so too, or a user.
+    """
+    words = {**NAMES, **_SHORT}
+    matched = {name: _WITHIN.fullmatch(name) or _SHORT_WITHIN.fullmatch(name) for name in names}
+    found = {name: words[match[2].lower()] for name, match in matched.items() if match}
+    return found if "train" in found.values() and len(set(found.values())) > 1 else {}
+
+
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
     """Every file below `root`, with its split and class. Raises DataprepError when two folders mean one split."""
     tree = Tree(root, options)
     top = tree.sorted_entries("")
-    splits = split_names(entry.name for entry in top if not isinstance(entry, ClosedFolder) and entry.is_folder)
+    names = [entry.name for entry in top if not isinstance(entry, ClosedFolder) and entry.is_folder]
+    splits = split_names(names)
+    if "train" not in splits.values():
+        splits = likely_split_names(names) or splits
     seen: dict[str, str] = {}
     for entry in top:
         if isinstance(entry, ClosedFolder):

@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -9,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from dataprep.cli import main
+from dataprep.cli import SEALED, main
 from dataprep.cli import shard as shard_command
 from dataprep.options import ShardOptions
 from dataprep.params import BudgetType, Size
@@ -66,8 +69,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--max-rejects", "0"], 3, "Error: 1 of 41 files were refused (1 empty)"),
-        (["--schema", "nope"], 1, "Error: 'nope' is neither a schema"),
+        (["--max-rejects", "0"], 3, "Error: 1 of 41 files was refused (1 empty)"),
+        (["--schema", "nope"], 2, "Error: 'nope' is neither a schema"),
         (["--val", "0.6", "--test", "0.5"], 2, "leave nothing to train on"),
         (["--max-rejects", "1.5"], 2, "neither a number of files nor a percentage"),
         (["--shard-size", "big"], 2, "is not a size"),
@@ -134,6 +137,17 @@ def test_a_config_file_gives_defaults_and_a_flag_wins(raw: Path, tmp_path: Path)
     options = json.loads((tmp_path / "out" / "dataset.json").read_text())["plan"]["options"]
     assert (options["val"], options["num_shards"], options["ignore"]) == (0.5, 4, ["1*"])
     assert json.loads(result.stdout)["ignored"]["--ignore 1*"] == 10
+
+
+def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(raw: Path, tmp_path: Path) -> None:
+    config = tmp_path / "job.toml"
+    config.write_text('ignore = ["1*", "2*", "*.bak"]\n')
+    result = shard(raw, tmp_path / "out", "--dry-run", "--json", "--config", config, "--ignore", "3*")
+    assert json.loads(result.stdout)["ignored"] == {"--ignore 3*": 10, "thumbs.db": 1, "hidden": 1}
+    assert f"--ignore on the command line replaces the 3 values of 'ignore' in {config}" in result.stderr
+    assert "--ignore '1*' --ignore '2*' --ignore '*.bak'" in result.stderr
+    assert "replaces" not in shard(raw, tmp_path / "out", "--dry-run", "--config", config).stderr
+    assert "replaces" not in shard(raw, tmp_path / "out", "--dry-run", "--ignore", "3*").stderr
 
 
 def test_an_unknown_key_in_a_config_file_suggests_the_near_one(raw: Path, tmp_path: Path) -> None:
@@ -250,3 +264,47 @@ def test_more_shards_than_images_are_refused(raw: Path, tmp_path: Path) -> None:
     done = shard(raw, tmp_path / "out", "--num-shards", "100000")
     assert done.exit_code == 1
     assert "--num-shards 100000 is more than the 36 images" in done.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("shard", "{}", "out"),
+        ("shard", "{}", "out", "--dry-run"),
+        ("inspect", "{}"),
+        ("verify", "{}"),
+        ("verify", "{}", "--decode"),
+        ("repair", "{}"),
+        ("repair", "{}", "--salvage", "new"),
+        ("report", "{}"),
+        ("shard", ".", "out", "--classes", "{}"),
+        ("shard", ".", "out", "--config", "{}"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_does_not_exist_is_wrong_usage_in_the_same_words_everywhere(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    missing = str(tmp_path / "typo")
+    done = CliRunner().invoke(main, [word.format(missing) for word in words], prog_name="dataprep")
+    assert done.exit_code == 2, done.stderr
+    pattern = rf"Error: invalid value for '\S+': (Path|Directory|File) '{missing}' does not exist\. "
+    assert re.fullmatch(rf"{pattern}See 'dataprep {words[0]} --help'\n", done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_cannot_be_looked_up_now_is_not_called_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = os.stat
+
+    def fails(path: object, *args: object, **more: object) -> os.stat_result:
+        if str(path).endswith("share"):
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return looked_up(path, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", fails)
+    assert SEALED.convert(str(tmp_path / "share"), None, None) == tmp_path / "share"
+    with pytest.raises(click.BadParameter, match="does not exist"):
+        SEALED.convert(str(tmp_path / "typo"), None, None)

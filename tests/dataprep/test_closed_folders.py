@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.errors import DataprepError, DataRefused, TryLater, WrongUsage
 from dataprep.options import Budget
 from dataprep.preview import preview
 from tests.dataprep.conftest import QUICK, Silent, shard
@@ -63,7 +63,7 @@ def test_a_closed_folder_that_is_ignored_by_name_is_no_fault(
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.EACCES, DataRefused), (errno.EIO, TryLater), (errno.ENOENT, DataprepError)]
+    ("number", "error"), [(errno.EACCES, DataRefused), (errno.EIO, TryLater), (errno.ENOENT, WrongUsage)]
 )
 def test_source_itself(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[DataprepError]

@@ -1,13 +1,19 @@
 """Messages of decoders are told apart: damage, harmless oddities, and text that is about something else."""
 
 import io
+import json
+import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from dataprep.images.complaints import complaints
 from dataprep.images.jpeg_rewrite import bare_jpeg, read_to_end
-from tests.dataprep.conftest import encoded, picture
+from dataprep.options import Budget
+from schemas.dataset import load_dataset
+from tests.dataprep.conftest import Files, encoded, picture, shard
 
 EOI = b"\xff\xd9"
 JPEG = picture(1)
@@ -90,6 +96,45 @@ def test_a_sequential_jpeg_is_given_components_to_four(mode: str) -> None:
     assert rewritten.endswith(data[data.index(b"\xff\xda") :])
 
 
+def cmyk(width: int, height: int, **options: Any) -> bytes:
+    """A CMYK JPEG of smooth noise."""
+    pixels = random.Random(width).randbytes(4 * -(-width // 4) * -(-height // 4))
+    small = Image.frombytes("CMYK", (-(-width // 4), -(-height // 4)), pixels)
+    return encoded(small.resize((width, height)), "JPEG", **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"quality": 30}, {"restart_marker_rows": 1}], ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (9, 9), (64, 40), (17, 300), (500, 375)])
+def test_a_cmyk_jpeg_with_a_restart_at_its_end_is_the_same_picture_with_an_empty_row(
+    size: tuple[int, int], options: dict[str, Any]
+) -> None:
+    data = cmyk(*size, **options)
+    longer, before = Image.open(io.BytesIO(read_to_end(data))), Image.open(io.BytesIO(data))
+    assert 8 <= longer.height - before.height < 16
+    assert longer.crop((0, 0, *size)).tobytes() == before.tobytes()
+    last = longer.crop((0, longer.height - 1, size[0], longer.height))
+    assert set(last.tobytes()) == {127}  # a sample of 128, inverted as Adobe's are
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"restart_marker_rows": 1}, {"subsampling": 2}], ids=str)
+def test_data_left_over_in_a_cmyk_jpeg_is_found_and_a_sound_one_is_not_complained_of(
+    files: Files, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    sound = cmyk(500, 375, **options)
+    contents = {
+        "a/sound.jpg": sound,
+        "a/left.jpg": sound[:-2] + b"\x11" * 20 + EOI,
+        "a/padded.jpg": sound[:-2] + bytes(20) + EOI,
+        "a/hole.jpg": sound[: len(sound) // 2] + sound[len(sound) // 2 + 400 :],
+    }
+    every = Budget(1, True)
+    shard(files(contents), tmp_path / "out", val=0.0, prove="decode", max_rejects=every, max_class_loss=every)
+    rejects = [json.loads(line)["key"] for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
+    assert rejects == ["a/hole.jpg", "a/left.jpg"]
+    assert load_dataset(tmp_path / "out").warnings == {"jpeg_zero_padding": 1}
+
+
 def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None:
     data = JPEG[:TABLES] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\1" + JPEG[TABLES:]
     assert b"\xff\xfe\0\x0eAdobe" in read_to_end(data)
@@ -105,7 +150,9 @@ def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None
         b"\xff\xd8\xff\xc0\0",
         b"\xff\xd8\xff\xc0\0\2",
         encoded(Image.new("RGB", (9, 9)), "JPEG", progressive=True),
-        encoded(Image.new("CMYK", (9, 9)), "JPEG"),
+        encoded(Image.new("CMYK", (9, 9)), "JPEG", progressive=True),
+        encoded(Image.new("CMYK", (90, 90)), "JPEG", restart_marker_blocks=7),
+        encoded(Image.new("CMYK", (9, 9)), "JPEG").replace(b"\xff\xc0\0\x14", b"\xff\xc0\0\x07"),
     ],
 )
 def test_other_data_is_decoded_as_it_is(data: bytes) -> None:

@@ -99,7 +99,7 @@ def bad_target(raw: Path) -> list[str]:
     return ["--quarantine", str(raw / "inside")]
 
 
-@pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 1), (bad_images, 3), (bad_target, 1)])
+@pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 2), (bad_images, 3), (bad_target, 1)])
 def test_an_overwrite_that_fails_leaves_the_sealed_set(
     raw: Path, sealed: Path, spoil: Callable[[Path], list[str]], code: int
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_restart_that_is_refused_leaves_the_unfinished_job(
     raw: Path, begun: Path, spoil: Callable[[Path], list[str]]
 ) -> None:
     before = digests(begun)
-    assert run("shard", raw, begun, *FIXED, "--seed", 1, "--restart", *spoil(raw)).exit_code == 1
+    assert run("shard", raw, begun, *FIXED, "--seed", 1, "--restart", *spoil(raw)).exit_code in (1, 2)
     assert digests(begun) == before
     went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
     assert went_on["built"] == went_on["shards"] - 1
@@ -249,7 +249,7 @@ def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Pa
     raw.rename(tmp_path / "away")
     with pytest.raises(TryLater, match="is away"):
         pipeline.shard(raw, begun, QUICK, Silent(), Existing(restart=True))
-    with pytest.raises(DataprepError, match="cannot list SOURCE"):
+    with pytest.raises(DataprepError, match="does not exist"):
         pipeline.shard(tmp_path / "typo", begun, QUICK, Silent(), Existing(restart=True))
     assert digests(begun) == before
 
@@ -385,3 +385,57 @@ def test_names_that_a_killed_repair_has_set_aside_are_found_again(raw: Path, sea
     (sealed / "train.mindrecord0").rename(sealed / "train.mindrecord0.aside")
     assert run("repair", sealed).exit_code == 0
     assert digests(sealed) == before
+
+
+def other_set(files: Files, names: list[str]) -> None:
+    files({f"../other/{name}": picture(number) for number, name in enumerate(names)})
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["cow/1.jpg", "cow/2.jpg", *(f"cow/{n}.jpg" for n in range(3, 40))], "none of these classes"),
+        (["cat/1.jpg", "cat/2.jpg", "cat/3.jpg"], "fewer than 10% of these rows"),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_an_overwrite_from_what_seems_another_source_is_refused(
+    files: Files, raw: Path, sealed: Path, tmp_path: Path, names: list[str], why: str, again: bool
+) -> None:
+    other_set(files, names)
+    before = digests(sealed)
+    if again:
+        killed("plan.saved", raw, sealed, *NEW)
+    words = ("shard", tmp_path / "other", sealed, *FIXED, *NEW, *(["--restart"] if again else []))
+    done = run(*words)
+    assert done.exit_code == 3, done.stderr
+    assert "was sealed with 40 rows in 2 classes ('cat', 'dog')" in done.stderr
+    assert why in done.stderr
+    assert f"mv {sealed} {sealed}.old" in done.stderr
+    assert (digests(sealed), verify(sealed).problems) == (before, [])
+    assert again or not (sealed / ".work" / "next").exists()
+    sealed.rename(f"{sealed}.old")
+    assert run("shard", tmp_path / "other", sealed, *FIXED, "--overwrite").exit_code == 0
+
+
+def test_an_overwrite_that_shares_a_class_and_a_tenth_of_the_rows_goes_on(
+    files: Files, sealed: Path, tmp_path: Path
+) -> None:
+    other_set(files, ["cat/1.jpg", "cat/2.jpg", "cow/3.jpg", "cow/4.jpg"])
+    assert run("shard", tmp_path / "other", sealed, *FIXED, "--overwrite").exit_code == 0
+    assert load_dataset(sealed).classes == ("cat", "cow")
+
+
+def test_an_overwrite_that_ignores_every_file_is_refused_and_not_tried_again(raw: Path, sealed: Path) -> None:
+    before = digests(sealed)
+    for pattern, why in (("*", "--ignore leaves out 2 folders"), ("*.*", "no image was found")):
+        done = run("shard", raw, sealed, *FIXED, *NEW, "--ignore", pattern)
+        assert (done.exit_code, why in done.stderr) == (1, True), done.stderr
+    assert digests(sealed) == before
+    assert not (sealed / ".work" / "next").exists()
+
+
+def test_a_source_that_can_be_read_in_two_ways_now_is_no_source_that_is_away(raw: Path, sealed: Path) -> None:
+    (raw / "train").mkdir()
+    done = run("shard", raw, sealed, *FIXED, *NEW)
+    assert (done.exit_code, "can be read in two ways" in done.stderr) == (1, True), done.stderr

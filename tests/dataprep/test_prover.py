@@ -150,9 +150,19 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) 
 
     child._selector.close()
     child._selector = Selector()  # type: ignore[assignment]
-    assert child._waits(60.0)
+    assert child._silence(60.0) == 0
     child.end()
     assert slices == [1.0] * 60 + [0]
+
+
+def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
+    prove: Prove, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder_child, "START_S", 300.0)
+    monkeypatch.setattr(decoder_child, "STOPPED_S", 1.0)
+    assert prove("stop@start", "fine") == Verdict()
+    with pytest.raises(TryLater, match="the decode process was stopped, or waited for a disk, for 1 s"):
+        prove("stop@start")
 
 
 @pytest.mark.parametrize(

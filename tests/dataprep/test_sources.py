@@ -69,6 +69,16 @@ def test_two_folders_for_one_split_are_refused(files: Files) -> None:
         (["train/a/1.jpg", "val/a/1.jpg", "lost+found/x", "@eaDir/train/1.jpg"], "splits"),
         (["训练集/a/1.jpg", "测试集/a/1.jpg"], "splits"),
         (["trainset2/a/1.jpg", "testset2/a/1.jpg"], "splits"),
+        (["1_train/a/1.jpg", "2_val/a/1.jpg", "3. test/a/1.jpg"], "splits"),
+        (["trainA/a/1.jpg", "testA/a/1.jpg"], "splits"),
+        (["Train_set/a/1.jpg", "Test_set/a/1.jpg"], "splits"),
+        (["tr/1.jpg", "te/1.jpg"], "classes"),
+        (["tr/a/1.jpg", "te/b/1.jpg", "en/a/1.jpg"], "classes"),
+        (["fold1/1.jpg", "fold2/1.jpg"], "classes"),
+        (["fold1/a/1.jpg", "napkin/a/1.jpg"], "classes"),
+        (["boxing/left/1.jpg", "boxing/right/1.jpg", "running/left/1.jpg", "running/right/1.jpg"], "classes"),
+        (["trains/a/1.jpg", "tests/a/1.jpg"], "classes"),
+        (["1_cat/1.jpg", "2_test/1.jpg"], "classes"),
         (["cat/1.jpg", "test/1.jpg"], "classes"),
         (["cat/one/1.jpg"], "classes"),
         (["cat/one/1.jpg", "cat/two/2.jpg", "dog/1.jpg"], "classes"),
@@ -90,6 +100,12 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
         (["val/a/1.jpg", "test/a/1.jpg"], "none of them is for training"),
         (["set/train/a/1.jpg", "set/val/a/1.jpg"], "raw/set. If 'set' is a class: --layout classes"),
         (["pets/cat/1.jpg", "pets/dog/1.jpg"], "raw/pets. If 'pets' is a class: --layout classes"),
+        (["tr/a/1.jpg", "te/a/1.jpg"], "splits: --layout splits. If 'te', 'tr' are the classes: --layout classes"),
+        (["my_train/a/1.jpg", "their_test/a/1.jpg"], "If they are splits: --layout splits"),
+        (["fold1/a/1.jpg", "fold2/a/1.jpg"], "raw/fold1, or move them so that SOURCE has the folders train and val"),
+        (["part A/a/1.jpg", "part B/a/1.jpg"], "'part A', 'part B' are the classes: --layout classes"),
+        (["trainA/1.jpg", "trainB/1.jpg", "testA/1.jpg", "testB/1.jpg"], "--ignore /testB/ --ignore /trainB/. If"),
+        (["train/a/1.jpg", "val/a/1.jpg", "valid/a/1.jpg"], "--layout splits --ignore /valid/. If all 3"),
         (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' holds 'train', 'val'"),
     ],
 )
@@ -100,6 +116,13 @@ def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names:
     assert "can be read in two ways" in str(refused.value)
     assert says in str(refused.value)
     assert detect_layout(root, PLAIN, "classes") == "classes"
+
+
+def test_short_split_names_are_read_when_asked_for(files: Files) -> None:
+    root = files(dict.fromkeys(["tr/a/1.jpg", "te/a/2.jpg"], b"x"))
+    assert detect_layout(root, PLAIN, "splits") == "splits"
+    found = {(entry.split, entry.class_name, entry.key) for entry in scan(root, "splits") if isinstance(entry, Item)}
+    assert found == {("train", "a", "tr/a/1.jpg"), ("test", "a", "te/a/2.jpg")}
 
 
 def test_the_advised_pattern_leaves_the_folder_out(files: Files) -> None:
@@ -120,7 +143,7 @@ def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> Non
 def test_images_outside_of_class_folders_are_left_out_with_a_word(files: Files) -> None:
     found = scan(files(dict.fromkeys(["a/1.jpg", "2.jpg", "3.PNG", "notes.txt"], b"x")))
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
-        "2 images lie in SOURCE itself, in no class folder, and are left out; the first is '2.jpg'"
+        "2 images in SOURCE itself, in no class folder: left out; the first is '2.jpg'"
     ]
 
 

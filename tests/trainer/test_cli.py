@@ -110,6 +110,17 @@ def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -
     assert settings["optimizer"] == "adamw"
 
 
+def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(tmp_path: Path, stripes: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('freeze = ["stem", "layer1"]\nmonitor = ["LossMonitor"]\n')
+    words = ["run", str(stripes), "--dry-run", "--device", "CPU", "--config", str(file)]
+    done = CliRunner().invoke(cli.cli, [*words, "--freeze", "layer2", "--json"])
+    shown = json.loads(done.stdout)["config"]
+    assert (shown["freeze"], shown["monitor"]) == (["layer2"], ["LossMonitor"])
+    assert done.stderr.startswith(f"Warning: --freeze on the command line replaces the 2 values of 'freeze' in {file}")
+    assert "replaces" not in CliRunner().invoke(cli.cli, words).stderr
+
+
 def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('recipe = "imagenet"\npatience = 3\nlog-every = 10\n')
