@@ -15,7 +15,7 @@ from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, WORK, index_name
 
 Mended = dict[str, dict[str, tuple[int, int]]]  # shard -> key -> size in bytes, time of change in ns
 _FLAGS = {NEXT: "--overwrite", RETRY: "--retry-rejects"}
@@ -77,7 +77,7 @@ def shard_names(dataset: Dataset) -> list[str]:
 def file_names(dataset: Dataset) -> frozenset[str]:
     """The files of the set in its folder, without the work folder."""
     names = shard_names(dataset)
-    return frozenset([*names, *map(index_name, names), DATASET, REJECTS, DUPLICATES])
+    return frozenset([*names, *map(index_name, names), DATASET, REJECTS, DUPLICATES, ROW_DIGESTS])
 
 
 def unfinished(out: Path) -> str | None:

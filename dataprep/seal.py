@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from dataprep import duplicates
 from dataprep.duplicates import Duplicate
@@ -13,6 +13,7 @@ from dataprep.options import ShardOptions
 from dataprep.plan import Plan
 from dataprep.quarantine import copy_refused
 from dataprep.receipt import Moments, Receipt
+from dataprep.row_digests import built_digests
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, PixelStats, Split
 from schemas.layout import REFUSED
@@ -39,6 +40,7 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
         raise DataRefused(
             f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
         )
+    dataset = replace(dataset, row_digests=work.save_row_digests(built_digests(plan, work)))
     work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
     return dataset
 

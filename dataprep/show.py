@@ -8,8 +8,9 @@ from dataprep.inspection import Inspection, Record
 from dataprep.keys import printable
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
-from dataprep.repair import Repaired, Salvaged
+from dataprep.repair import Repaired
 from dataprep.report import Reported
+from dataprep.salvage import Salvaged
 from dataprep.terminal import counts, duration, many, size
 from dataprep.verify import Verdict
 
@@ -153,7 +154,9 @@ def _(r: Repaired) -> list[str]:
 @as_lines.register
 def _(s: Salvaged) -> list[str]:
     rows = ", ".join(f"{name} {rows:,}, {s.lost[name]:,} lost" for name, rows in s.rows.items())
-    return [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost", f"  identity  {s.digest}"]
+    lines = [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost"]
+    lines += [f"  not known: {printable(what)}" for what in s.unknown]
+    return [*lines, f"  identity  {s.digest}"]
 
 
 @as_lines.register

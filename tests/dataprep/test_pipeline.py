@@ -66,6 +66,7 @@ def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
         "dataset.json",
         "rejects.jsonl",
         "duplicates.jsonl",
+        "row_digests.bin",
         ".work",
     }
     assert {path.name for path in (sealed / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
