@@ -20,6 +20,7 @@ from dataprep.plan import Plan, PlannedShard
 from dataprep.progress import Progress
 from dataprep.proof import Manner, Proof, Prove, proving_here, proving_there, unproved
 from dataprep.prover import Fault
+from dataprep.quarantine import NotCopied
 from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
 from dataprep.worker import PagesTooSmall, build_shard, decode_timeout
@@ -43,21 +44,28 @@ class WorkerDied(Exception):
 
 @dataclass
 class Built:
-    """How many shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
-    time that the proof took, wherever it ran.
+    """Which shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
+    time that the proof took, wherever it ran. A shard that was built twice counts once. `not_copied` are refused files
+    that could not be copied to --quarantine.
     """
 
-    shards: int = 0
+    names: set[str] = field(default_factory=set)
     seconds: Counter[str] = field(default_factory=Counter)
+    not_copied: NotCopied = field(default_factory=dict)
+
+    @property
+    def shards(self) -> int:
+        """How many shards were built."""
+        return len(self.names)
 
     def add(self, receipt: Receipt, proof: Proof) -> None:
         """Count one more."""
-        self.shards += 1
+        self.names.add(receipt.shard.name)
         self.seconds.update(receipt.seconds)
         self.seconds["prove"] += proof.seconds  # type: ignore[assignment]  # a Counter of floats
 
     def __add__(self, other: "Built") -> "Built":
-        return Built(self.shards + other.shards, self.seconds + other.seconds)
+        return Built(self.names | other.names, self.seconds + other.seconds)
 
 
 def worker_count(plan: Plan, options: ShardOptions) -> int:

@@ -45,6 +45,12 @@ def _(s: Summary) -> list[str]:
         f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
     ]
     lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
+    if s.not_copied:
+        key, problem = next(iter(s.not_copied.items()))
+        lines.append(
+            f"  not copied to --quarantine: {many(len(s.not_copied), 'file')}, the first '{printable(key)}': "
+            f"{printable(problem)}; {s.out}/.work/run.jsonl names all"
+        )
     lines += [f"  ignored   {counts(s.ignored)}"] if ignored else []
     if s.duplicates.get("groups"):
         d = s.duplicates
