@@ -86,7 +86,7 @@ def build_missing(
     while missing := missing_shards(plan, work):
         # A shard whose worker died is built alone, so that the next death says whose fault it is.
         alone = [shard for shard in missing if deaths[shard.name]][:1]
-        progress.planned(plan, missing)
+        progress.planned(plan, causes(plan, work, missing, deaths))
         try:
             _build(plan, work, options, progress, alone or missing, built, presence)
         except PagesTooSmall as error:
@@ -217,6 +217,27 @@ def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
         or receipts[shard.name].geometry != sizes[shard.split]
         or receipts[shard.name].excluded != sorted(excluded.get(shard.name, {}))
     ]
+
+
+def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Counter[str]) -> dict[PlannedShard, str]:
+    """Why each of these shards has to be built. `deaths` counts the workers that died on a shard in this run."""
+    receipts, sizes = work.receipts(), geometry(plan, work)
+    mended = work.found("mended")
+
+    def cause(shard: PlannedShard) -> str:
+        receipt = receipts.get(shard.name)
+        if receipt is not None:
+            return (
+                "pages too small" if receipt.geometry != sizes[shard.split] else "to leave out faulty or equal images"
+            )
+        if deaths[shard.name]:
+            return "worker process killed or short of memory"
+        why = work.why_missing(shard.name)
+        if why == "not built yet" and work.found("excluded").get(shard.name):
+            return "to leave out faulty or equal images"
+        return "to look at refused files again" if why == "not built yet" and shard.name in mended else why
+
+    return {shard: cause(shard) for shard in missing}
 
 
 def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:

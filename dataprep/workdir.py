@@ -102,6 +102,17 @@ class Workdir:
                 return False
         return self.rows(shard.name).is_file()
 
+    def why_missing(self, shard: str) -> str:
+        """Why a shard counts as missing that has no place in receipts()."""
+        path = self._receipts / f"{shard}.json"
+        try:
+            Receipt.from_json(path.read_bytes())
+        except FileNotFoundError:
+            return "not built yet"
+        except (ValueError, KeyError, TypeError):
+            return "receipt damaged"
+        return "files missing or of another size"
+
     def rows(self, shard: str) -> Path:
         """The file that notes the rows of a committed shard, see receipt.NotedRow."""
         return self.file(rows_file(Path(), shard))
