@@ -160,11 +160,15 @@ class _DeepLook:
         if index_too:
             try:
                 with ShardReader(path) as reader:
-                    problem = reader.index_problem()
+                    problem = reader.index_problem(lambda number: self._tell_row(VERIFIED, number))
             except ContractError as error:
                 problem = str(error)
             problems += [problem] if problem else []
         return problems
+
+    def _tell_row(self, what: str, number: int) -> None:
+        if number % TELL_EVERY_ROWS == 0:
+            self._tell(what, self.done + number, self._rows)
 
     def _damaged_rows(self, split: Split, shard: Shard) -> str:
         """Which rows of a damaged shard are damaged, as far as it can be known."""
@@ -174,8 +178,7 @@ class _DeepLook:
             if row.row is None:
                 found.append(DamagedRow(row.number, row.key))
             unproven += not row.proven
-            if row.number % TELL_EVERY_ROWS == 0:
-                self._tell(VERIFIED, self.done + row.number, self._rows)
+            self._tell_row("rows searched for damage", row.number)
         if found:
             self.damaged[shard.name] = found
         named = ", ".join(f"{row.row} ('{row.key}')" if row.key else f"{row.row}" for row in found[:ROWS_NAMED])

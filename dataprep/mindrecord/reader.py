@@ -1,7 +1,7 @@
 """Reads one shard, ours or FileWriter's, from its pages alone; the index is compared, never trusted."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -191,14 +191,19 @@ class ShardReader:
                 place = (first + i, raw_page.id, raw_at, raw_end, group, blob_page.id, at, end)
                 yield (*place, *(values[name] for name in indexed))
 
-    def index_problem(self) -> str | None:
-        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says."""
+    def index_problem(self, tell: Callable[[int], None] | None = None) -> str | None:
+        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says.
+
+        `tell` is called with the number of each row.
+        """
         try:
             name = read_index_name(self.path)
             if name != self.path.name:
                 return f"the index of {self.path.name} was written for {name!r}; shards cannot be renamed"
             actual = read_index(self.path, self.schema)
             for number, expected in enumerate(self.index_rows()):
+                if tell is not None:
+                    tell(number)
                 if next(actual, None) != expected:
                     return f"the index of {self.path.name} is wrong from row {number} on"
             if next(actual, None) is not None:

@@ -9,7 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dataprep import pipeline
+from dataprep import salvage as salvage_module
+from dataprep import verify as verify_module
+from dataprep.cli import main
+from dataprep.existing import Existing
 from dataprep.mindrecord import ShardReader
 from dataprep.options import Budget
 from dataprep.repair import repair
@@ -18,7 +24,7 @@ from dataprep.verify import verify
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS
-from tests.dataprep.conftest import Files, digests, picture, shard
+from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 from tests.dataprep.test_repair import keys
 
 SHARD = "train.mindrecord1"
@@ -224,6 +230,19 @@ def test_a_job_with_notes_of_an_earlier_version_is_sealed_with_the_same_digests(
     assert digests(sealed) == before
 
 
+def test_a_set_that_was_sealed_without_digests_has_them_after_a_retry(raw: Path, tmp_path: Path) -> None:
+    (raw / "cat" / "bad.png").write_bytes(b"")
+    options = replace(QUICK, num_shards=3, max_rejects=Budget(9, False))
+    pipeline.shard(raw, tmp_path / "out", options, Silent())
+    shutil.copytree(tmp_path / "out", tmp_path / "old")
+    without_digests(tmp_path / "old")
+    (raw / "cat" / "bad.png").write_bytes(picture(70, "PNG"))
+    for out in ("out", "old"):
+        assert pipeline.shard(raw, tmp_path / out, options, Silent(), Existing(retry_rejects=True)).written == 41
+    assert digests(tmp_path / "old") == digests(tmp_path / "out")
+    assert verify(tmp_path / "old").problems == []
+
+
 def test_a_manifest_whose_digests_are_of_another_number_of_rows_is_refused(sealed: Path) -> None:
     entry = load_dataset(sealed).row_digests
     assert entry is not None
@@ -272,3 +291,31 @@ def test_salvage_without_the_lists_passes_its_own_check(
     assert [line["key"].startswith("unknown file") for line in lines].count(True) == unnamed
     assert any("which pictures are equal" in what for what in saved.unknown)
     assert any(f"the names of {unnamed} rejected files" in what for what in saved.unknown) == bool(unnamed)
+
+
+def test_verify_and_salvage_report_how_far_they_are(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "TELL_EVERY_ROWS", 1)
+    monkeypatch.setattr(salvage_module, "TELL_EVERY_ROWS", 1)
+    damage_image(sealed)
+    told: list[tuple[str, int, int]] = []
+    verify(sealed, tell=lambda *progress: told.append(progress))
+    for what in ("rows verified", "rows searched for damage"):
+        done = [number for said, number, _ in told if said == what]
+        assert done == sorted(done)
+        assert len(done) > 5
+    assert told[-1] == ("rows verified", 40, 40)
+    told.clear()
+    salvage(sealed, tmp_path / "saved", lambda *progress: told.append(progress))
+    assert told == [("rows read", number, 40) for number in range(1, 41)]
+
+
+def test_the_command_lists_all_damaged_rows_as_json_and_is_quiet_when_asked(sealed: Path, tmp_path: Path) -> None:
+    key = damage_image(sealed)
+    done = CliRunner().invoke(main, ["verify", str(sealed), "--json", "-q"])
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert [row["key"] for row in json.loads(done.stdout)["damaged"][SHARD]] == [key]
+    done = CliRunner().invoke(main, ["repair", str(sealed), "--salvage", str(tmp_path / "saved"), "-q"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "train 35, 1 lost" in done.stdout
