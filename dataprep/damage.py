@@ -19,6 +19,8 @@ from schemas.errors import ContractError
 from schemas.layout import index_name
 from schemas.regular_file import open_regular
 
+_TYPES = {"string": str, "int32": int, "int64": int, "float32": float, "float64": float}
+
 
 class CheckedRow(NamedTuple):
     """A row of a damaged shard. `key` is None where it is not known, `row` None where the row is damaged. `proven` says
@@ -51,10 +53,7 @@ class DamagedSet:
 
     def is_sound(self, shard: Shard) -> bool:
         """Return True if the data of `shard` is what was sealed."""
-        path = self.path(shard)
-        with suppress(OSError):
-            return path.is_file() and path.stat().st_size == shard.bytes and file_sha256(path) == shard.sha256
-        return False
+        return _is(self.path(shard), shard.bytes, shard.sha256)
 
     def geometry(self, split: Split) -> Geometry | None:
         """Header and page size of a split, from a sound shard where there is one; None where no header is readable.
@@ -112,9 +111,12 @@ class DamagedSet:
 
     def _decoded(self, stored: Stored) -> dict[str, Any] | None:
         try:
-            return self._codec.decode(*stored)
+            row = self._codec.decode(*stored)
         except ValueError:
             return None
+        # Damage may turn a number into text; without a digest nothing else would notice.
+        typed = all(isinstance(row[field.name], _TYPES[field.type]) for field in self._dataset.schema.raw_fields)
+        return row if typed else None
 
     def _stored(self, split: Split, shard: Shard) -> Iterator[tuple[str | None, Stored | None]]:
         """Key and data of each sealed row, by the index where that is sound: then a damaged length costs no other row,
@@ -122,7 +124,7 @@ class DamagedSet:
         """
         geometry = self.geometry(split)
         index = self._folder / index_name(shard.name)
-        if geometry is not None and index.is_file() and file_sha256(index) == shard.index_sha256:
+        if geometry is not None and _is(index, shard.index_bytes, shard.index_sha256):
             yield from self._by_index(shard, geometry)
             return
         read: Iterator[Stored | None] = iter(())
@@ -149,6 +151,13 @@ class DamagedSet:
             return
         with file:
             yield from ((key(row), read_stored(file, geometry, row)) for row in rows)
+
+
+def _is(path: Path, size: int, sha256: str) -> bool:
+    """Return True if a file has this size and digest; False too where it cannot be read."""
+    with suppress(OSError):
+        return path.is_file() and path.stat().st_size == size and file_sha256(path) == sha256
+    return False
 
 
 def _notes(folder: Path, shard: Shard) -> Iterator[NotedRow]:

@@ -82,8 +82,11 @@ class SealedDigests:
         actual, size = self.path.stat().st_size, dataset.row_digests.bytes
         if actual != size:
             return f"{ROW_DIGESTS} has {actual} bytes, {size} were sealed"
-        if full and file_sha256(self.path) != dataset.row_digests.sha256:
-            return f"{ROW_DIGESTS} is not what was sealed (its sha256 differs)"
+        try:
+            if full and file_sha256(self.path) != dataset.row_digests.sha256:
+                return f"{ROW_DIGESTS} is not what was sealed (its sha256 differs)"
+        except OSError as error:
+            return f"{ROW_DIGESTS} cannot be read: {error.strerror}"
         return None
 
     def of(self, shard: Shard) -> Iterator[bytes | None]:

@@ -54,6 +54,8 @@ class _Salvage:
 
     def split(self, split: Split) -> Split:
         """Write the sound rows of a split."""
+        if not split.shards:
+            return split
         names = [shard.name for shard in split.shards]
         class_rows = [0] * len(self.dataset.classes)
         geometry = self.damaged.geometry(split)

@@ -125,6 +125,8 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
             indexed = sum(1 for _ in islice(read_index(reader.path, reader.schema), shard.rows + 1))
     except ContractError as error:
         return [str(error)]
+    except OSError as error:
+        return [f"{shard.name} cannot be read: {error.strerror}"]
     problems = []
     if named != shard.name:
         problems.append(
@@ -154,15 +156,20 @@ class _DeepLook:
         """What is wrong with a shard, a sentence each."""
         path = self._folder / shard.name
         problems = []
-        if file_sha256(path) != shard.sha256:
-            damage = self._damaged_rows(split, shard)
-            problems.append(f"{shard.name} is not what was sealed (its sha256 differs); {damage}")
+        try:
+            damage = "is not what was sealed (its sha256 differs)" if file_sha256(path) != shard.sha256 else ""
+        except OSError as error:
+            damage = f"cannot be read: {error.strerror}"
+        if damage:
+            problems.append(f"{shard.name} {damage}; {self._damaged_rows(split, shard)}")
         if index_too:
             try:
                 with ShardReader(path) as reader:
                     problem = reader.index_problem(lambda number: self._tell_row(VERIFIED, number))
             except ContractError as error:
                 problem = str(error)
+            except OSError as error:
+                problem = None if damage else f"{shard.name} cannot be read: {error.strerror}"
             problems += [problem] if problem else []
         return problems
 

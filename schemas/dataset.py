@@ -299,8 +299,11 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
     for shard in shards:
         index = layout.index_name(shard.name)
         found = size_problems(folder, shard)
-        if not found and file_sha256(folder / index) != shard.index_sha256:
-            found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+        try:
+            if not found and file_sha256(folder / index) != shard.index_sha256:
+                found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+        except OSError as error:
+            found.append(f"{index} cannot be read: {error.strerror}")
         problems += found
     return problems
 

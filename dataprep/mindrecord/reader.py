@@ -215,6 +215,8 @@ class ShardReader:
 
 def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stored | None:
     """The row that a row of the index points at, without the shard's header; None where it cannot be read."""
+    if not all(isinstance(value, int) for value in index_row[: len(COLUMNS)]):
+        return None
     _, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
     parts = []
     for page, at, to in ((blob_page, start, end), (raw_page, raw_start, raw_end)):
@@ -223,7 +225,7 @@ def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stor
             return None
         try:
             part = os.pread(file.fileno(), size, geometry.header_size + page * geometry.page_size + at + PREFIX.size)
-        except OSError:  # a sector of the disk that cannot be read
+        except (OSError, OverflowError):  # a sector that cannot be read; an offset that no file has
             return None
         if len(part) != size:
             return None

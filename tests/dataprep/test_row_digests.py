@@ -1,5 +1,6 @@
 """Damaged rows are known by digests that lie in the sealed folder, on any copy of it."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dataprep import damage as damage_module
 from dataprep import pipeline
 from dataprep import salvage as salvage_module
 from dataprep import verify as verify_module
@@ -21,7 +23,7 @@ from dataprep.options import Budget
 from dataprep.repair import repair
 from dataprep.salvage import salvage
 from dataprep.verify import verify
-from schemas.dataset import Dataset, load_dataset
+from schemas.dataset import Dataset, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
@@ -319,3 +321,40 @@ def test_the_command_lists_all_damaged_rows_as_json_and_is_quiet_when_asked(seal
     done = CliRunner().invoke(main, ["repair", str(sealed), "--salvage", str(tmp_path / "saved"), "-q"])
     assert (done.exit_code, done.stderr) == (0, "")
     assert "train 35, 1 lost" in done.stdout
+
+
+def test_a_sector_that_cannot_be_read_costs_its_row(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ShardReader(copied / SHARD) as reader:
+        lost = reader.row(2)
+    at = (copied / SHARD).read_bytes().index(lost["image"])
+    pread = os.pread
+
+    def broken(descriptor: int, size: int, offset: int) -> bytes:
+        if offset == at and os.readlink(f"/proc/self/fd/{descriptor}").endswith(f"out/{SHARD}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, size, offset)
+
+    def unreadable(path: Path) -> str:
+        if path == copied / SHARD:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return file_sha256(path)
+
+    monkeypatch.setattr(os, "pread", broken)
+    monkeypatch.setattr(verify_module, "file_sha256", unreadable)
+    monkeypatch.setattr(damage_module, "file_sha256", unreadable)
+    assert verify(copied).problems[0] == (
+        f"{SHARD} cannot be read: Input/output error; damaged: row 2 ('{lost['key']}')"
+    )
+    assert salvage(copied, tmp_path / "saved").lost["train"] == 1
+
+
+def test_a_number_that_became_text_is_no_sound_row_without_digests_either(copied: Path, tmp_path: Path) -> None:
+    damage_label(copied)
+    data = (copied / SHARD).read_bytes()
+    with ShardReader(copied / SHARD) as reader:
+        at = data.index(b"\xa5label", data.index(reader.row(3)["key"].encode())) + 6
+    (copied / SHARD).write_bytes(data[:at] + b"\xa0" + data[at + 1 :])  # an empty text
+    lose(copied / ROW_DIGESTS)
+    assert salvage(copied, tmp_path / "saved").lost["train"] == 1
