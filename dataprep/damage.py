@@ -68,7 +68,7 @@ class DamagedSet:
     def _read_geometry(self, split: Split) -> Geometry | None:
         damaged = []
         for shard in split.shards:
-            with suppress(ContractError), ShardReader(self.path(shard), cut_allowed=True) as reader:
+            with suppress(ContractError, OSError), ShardReader(self.path(shard), cut_allowed=True) as reader:
                 if self.is_sound(shard):
                     return reader.geometry
                 damaged.append(reader.geometry)
@@ -93,10 +93,10 @@ class DamagedSet:
 
     def _prove(self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None) -> bool | None:
         """Return whether a row is what was sealed; None where nothing says what was sealed."""
-        if digest is None and note is not None and note.row:
-            digest = bytes.fromhex(note.row)
         if digest is not None:
             return stored_digest(stored) == digest
+        if note is not None and note.row:
+            return stored_digest(stored).hex() == note.row
         if note is None:
             return None
         image, label = (row[self._dataset.schema.column(role)] for role in ("image", "label"))
@@ -128,7 +128,7 @@ class DamagedSet:
             yield from self._by_index(shard, geometry)
             return
         read: Iterator[Stored | None] = iter(())
-        with suppress(ContractError), ShardReader(self.path(shard), cut_allowed=True) as reader:
+        with suppress(ContractError, OSError), ShardReader(self.path(shard), cut_allowed=True) as reader:
             read = (stored for _, stored in reader.stored())
             for _ in range(shard.rows):
                 yield None, next(read, None)
