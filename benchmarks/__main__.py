@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import loop, read, rows, scan, start, write
+from benchmarks import damage, loop, read, rows, scan, start, write
 from benchmarks.report import as_object, describe, extra_ratios, machine, save, table
 from benchmarks.suite import Suite, measure
 
@@ -23,10 +23,11 @@ SUITES: dict[str, tuple[str, Callable[[argparse.Namespace, Path], Suite]]] = {
     "read": ("an epoch of training input, 224 pixels, beside other pipelines and settings", read.read_suite),
     "rows": ("time and memory to the first batch of large sets of tiny images", rows.rows_suite),
     "scan": ("large folders, and large plans", scan.scan_suite),
+    "damage": ("check and salvage of a damaged set beside a sound one", damage.damage_suite),
     "start": ("how soon the programs answer, and what a worker takes", start.start_suite),
     "loop": ("training: the feed alone, the step alone, and both", loop.loop_suite),
 }
-WITHOUT_IMAGES = ("rows", "scan")
+WITHOUT_IMAGES = ("rows", "scan", "damage")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -47,6 +48,9 @@ def arguments() -> argparse.ArgumentParser:
         if name == "scan":
             suite.add_argument("--files", type=int, nargs="*", default=[100_000, 300_000, 1_000_000])
             suite.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000], help="Of plans.")
+        if name == "damage":
+            suite.add_argument("--rows", type=int, nargs="+", default=[16_000])
+            suite.add_argument("--side", type=int, default=32, help="Of the images in pixels.  [default: 32]")
         if name == "rows":
             suite.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     return parser

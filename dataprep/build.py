@@ -20,6 +20,7 @@ from dataprep.plan import Plan, PlannedShard
 from dataprep.progress import Progress
 from dataprep.proof import Manner, Proof, Prove, proving_here, proving_there, unproved
 from dataprep.prover import Fault
+from dataprep.quarantine import NotCopied
 from dataprep.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.workdir import Workdir
 from dataprep.worker import PagesTooSmall, build_shard, decode_timeout
@@ -43,21 +44,28 @@ class WorkerDied(Exception):
 
 @dataclass
 class Built:
-    """How many shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
-    time that the proof took, wherever it ran.
+    """Which shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
+    time that the proof took, wherever it ran. A shard that was built twice counts once. `not_copied` are refused files
+    that could not be copied to --quarantine.
     """
 
-    shards: int = 0
+    names: set[str] = field(default_factory=set)
     seconds: Counter[str] = field(default_factory=Counter)
+    not_copied: NotCopied = field(default_factory=dict)
+
+    @property
+    def shards(self) -> int:
+        """How many shards were built."""
+        return len(self.names)
 
     def add(self, receipt: Receipt, proof: Proof) -> None:
         """Count one more."""
-        self.shards += 1
+        self.names.add(receipt.shard.name)
         self.seconds.update(receipt.seconds)
         self.seconds["prove"] += proof.seconds  # type: ignore[assignment]  # a Counter of floats
 
     def __add__(self, other: "Built") -> "Built":
-        return Built(self.shards + other.shards, self.seconds + other.seconds)
+        return Built(self.names | other.names, self.seconds + other.seconds)
 
 
 def worker_count(plan: Plan, options: ShardOptions) -> int:
@@ -78,7 +86,7 @@ def build_missing(
     while missing := missing_shards(plan, work):
         # A shard whose worker died is built alone, so that the next death says whose fault it is.
         alone = [shard for shard in missing if deaths[shard.name]][:1]
-        progress.planned(plan, missing)
+        progress.planned(plan, causes(plan, work, missing, deaths))
         try:
             _build(plan, work, options, progress, alone or missing, built, presence)
         except PagesTooSmall as error:
@@ -209,6 +217,27 @@ def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
         or receipts[shard.name].geometry != sizes[shard.split]
         or receipts[shard.name].excluded != sorted(excluded.get(shard.name, {}))
     ]
+
+
+def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Counter[str]) -> dict[PlannedShard, str]:
+    """Why each of these shards has to be built. `deaths` counts the workers that died on a shard in this run."""
+    receipts, sizes = work.receipts(), geometry(plan, work)
+    mended = work.found("mended")
+
+    def cause(shard: PlannedShard) -> str:
+        receipt = receipts.get(shard.name)
+        if receipt is not None:
+            return (
+                "pages too small" if receipt.geometry != sizes[shard.split] else "to leave out faulty or equal images"
+            )
+        if deaths[shard.name]:
+            return "worker process killed or short of memory"
+        why = work.why_missing(shard.name)
+        if why == "not built yet" and work.found("excluded").get(shard.name):
+            return "to leave out faulty or equal images"
+        return "to look at refused files again" if why == "not built yet" and shard.name in mended else why
+
+    return {shard: cause(shard) for shard in missing}
 
 
 def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:

@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -321,16 +322,21 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 @click.option("--quick/--full", help="Sizes, index digests and row counts only, or every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Have MindSpore decode every image too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Only the result.")
+def verify(out: Path, quick: bool, decode: bool, as_json: bool, quiet: bool) -> None:
     """Check a sealed set: sizes, sha256, index against data, row counts. Exit 1 when something is wrong.
+
+    Damaged rows are named, by number and key.
 
     \b
     Example: dataprep verify dataset/
     """
+    from dataprep.terminal import TerminalSteps
     from dataprep.verify import verify as verify_set
 
     _settle(out)
-    verdict = verify_set(out, full=not quick, decode=decode)
+    with closing(TerminalSteps(quiet)) as steps:
+        verdict = verify_set(out, full=not quick, decode=decode, tell=steps.tell)
     _echo(verdict, as_json)
     if verdict.problems:
         sys.exit(1)
@@ -340,19 +346,28 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool) -> None:
 @click.argument("out", type=SEALED)
 @click.option("--salvage", type=FOLDER, metavar="NEW", help="Write the sound rows into a new set in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def repair(out: Path, salvage: Path | None, as_json: bool) -> None:
-    """Restore names and lost indexes of a sealed set; or save its sound rows. Exit 1 when something is still wrong.
+@click.option("-q", "--quiet", is_flag=True, help="Only the result.")
+def repair(out: Path, salvage: Path | None, as_json: bool, quiet: bool) -> None:
+    """Restore names, lost indexes and row digests of a sealed set; or save its sound rows.
+
+    Exit 1 when something is still wrong.
 
     \b
     Example: dataprep repair dataset/ --salvage saved/
     """
-    from dataprep import repair as room
+    from dataprep.repair import repair as repair_set
+    from dataprep.salvage import salvage as salvage_set
+    from dataprep.terminal import TerminalSteps
 
     _settle(out)
+    with closing(TerminalSteps(quiet)) as steps:
+        if salvage:
+            salvaged = salvage_set(out, salvage, steps.tell)
+        else:
+            repaired = repair_set(out, steps.tell)
     if salvage:
-        _echo(room.salvage(out, salvage), as_json)
+        _echo(salvaged, as_json)
         return
-    repaired = room.repair(out)
     _echo(repaired, as_json)
     if repaired.problems:
         sys.exit(1)
@@ -375,9 +390,6 @@ def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
     from dataprep.terminal import TerminalSteps
 
     _settle(out)
-    steps = TerminalSteps(quiet)
-    try:
+    with closing(TerminalSteps(quiet)) as steps:
         reported = write_report(out, page, steps.tell)
-    finally:
-        steps.close()
     _echo(reported, as_json)

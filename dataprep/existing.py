@@ -17,7 +17,7 @@ from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, WORK, index_name
 
 LEAST_SHARE = 0.1  # of the rows of a sealed set must be in the one that replaces it
 Mended = dict[str, dict[str, tuple[int, int]]]  # shard -> key -> size in bytes, time of change in ns
@@ -105,7 +105,7 @@ def shard_names(dataset: Dataset) -> list[str]:
 def file_names(dataset: Dataset) -> frozenset[str]:
     """The files of the set in its folder, without the work folder."""
     names = shard_names(dataset)
-    return frozenset([*names, *map(index_name, names), DATASET, REJECTS, DUPLICATES])
+    return frozenset([*names, *map(index_name, names), DATASET, REJECTS, DUPLICATES, ROW_DIGESTS])
 
 
 def unfinished(out: Path) -> str | None:

@@ -14,6 +14,7 @@ STEPS = (
     "commit.index",
     "commit.rows",
     "commit.receipt",
+    "seal.row_digests",
     "seal.rejects",
     "seal.duplicates",
     "seal.manifest",

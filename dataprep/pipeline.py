@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -53,7 +53,8 @@ LOOKS = 3  # so often shards are built again for files that come and go with SOU
 @dataclass(frozen=True)
 class Summary:
     """What a finished job has made. `built` counts the shards of this run, `seconds` its time; `stages` says what went
-    into it, see build.Built; `unfinished` what an interrupted command has left beside the set.
+    into it, see build.Built; `unfinished` what an interrupted command has left beside the set; `not_copied` the refused
+    files that could not be copied to --quarantine, and why.
     """
 
     out: str
@@ -73,6 +74,7 @@ class Summary:
     stages: dict[str, float]
     already_complete: bool = False
     unfinished: str | None = None
+    not_copied: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
         if options.duplicates == "drop" and _drop_leaks(found, plan, work):
             built += _build_all(plan, work, job, presence)
             found = _find_duplicates(plan, work)
-        dataset = seal(plan, work, options, found)
+        dataset, built.not_copied = seal(plan, work, options, found)
     seconds = time.monotonic() - job.started
     work.log("sealed", digest=dataset.digest, rows=dataset.written, seconds=round(seconds, 3))
     return dataset, built
@@ -309,4 +311,5 @@ def summarise(out: Path, dataset: Dataset, built: Built, started: float, already
         stages={stage: round(spent, 3) for stage, spent in built.seconds.items()},
         already_complete=already_complete,
         unfinished=unfinished(out),
+        not_copied=built.not_copied,
     )

@@ -1,5 +1,6 @@
 """Who hears how far a job is."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from dataprep.plan import Plan, PlannedShard
@@ -12,8 +13,8 @@ class Progress(Protocol):
     def scanning(self, found: int) -> None:
         """So many files have been found."""
 
-    def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
-        """The shards to build are known; called again when some must be built anew."""
+    def planned(self, plan: Plan, missing: Mapping[PlannedShard, str]) -> None:
+        """The shards to build are known, and why each is; called again when some must be built again."""
 
     def under_way(self, items: int) -> None:
         """So many files are dealt with in shards that are not in place yet; called about twice a second."""

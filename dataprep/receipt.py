@@ -12,7 +12,7 @@ from dataprep.images import Policy
 from dataprep.item import Reject
 from dataprep.mindrecord.format import Geometry
 from dataprep.plan import PlannedShard
-from schemas.dataset import Shard
+from schemas.dataset import ROW_DIGEST_BYTES, Shard
 from schemas.record import RecordSchema
 
 ROWS = "rows.jsonl"  # a NotedRow a line, in an attempt folder and later beside the receipt
@@ -22,7 +22,9 @@ LATE = "late"  # not empty when the worker was ended because the key at hand too
 
 
 class NotedRow(NamedTuple):
-    """What was noted of a row while it was written: sides in pixels; digests of the file, its pixels, the image."""
+    """What was noted of a row while it was written: sides in pixels; digests of the file, its pixels, the image, and
+    of the stored row, see row_digest. Notes of earlier versions have none of the row.
+    """
 
     key: str
     label: int
@@ -31,6 +33,7 @@ class NotedRow(NamedTuple):
     file: str
     pixels: str
     image: str
+    row: str = ""
 
 
 def blob_digest(data: bytes) -> str:
@@ -38,6 +41,11 @@ def blob_digest(data: bytes) -> str:
     times as fast as BLAKE2b).
     """
     return sha256(data).hexdigest()[:32]
+
+
+def row_digest(blob: str, raw: bytes) -> bytes:
+    """The digest of a stored row, from the digest of its blob part, see blob_digest, and its raw part."""
+    return sha256(bytes.fromhex(blob) + raw).digest()[:ROW_DIGEST_BYTES]
 
 
 def noted_rows(path: Path) -> Iterator[NotedRow]:

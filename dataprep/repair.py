@@ -1,24 +1,20 @@
 """`dataprep repair`: gives a damaged set back what can be had without the images, and says what cannot."""
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from dataprep.damage import DamagedSet, noted_digests
 from dataprep.errors import DataprepError
-from dataprep.images import Policy, Refusal, decode
-from dataprep.item import Reject
-from dataprep.mindrecord import ShardReader, ShardWriter
+from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import IndexWriter
-from dataprep.receipt import blob_digest, noted_rows
-from dataprep.verify import verify
-from dataprep.workdir import json_lines, rows_file, write_whole
-from dataprep.worker import describe_shard
-from schemas.dataset import Dataset, Shard, Split, file_sha256, load_dataset
-from schemas.errors import ContractError
-from schemas.layout import DATASET, DUPLICATES, REJECTS, index_name
+from dataprep.row_digests import SealedDigests, digests_of
+from dataprep.verify import Tell, silent, verify
+from dataprep.workdir import save_row_digests
+from schemas.dataset import Dataset, Shard, file_sha256, load_dataset
+from schemas.layout import ROW_DIGESTS, WORK, index_name
 
 ASIDE = ".aside"  # behind the name of a file while names are swapped
 
@@ -32,35 +28,28 @@ class Repaired:
     problems: list[str]
 
 
-@dataclass(frozen=True)
-class Salvaged:
-    """A new set from what could be read of another. `lost` counts rows by split; rejects.jsonl names them."""
-
-    path: str
-    digest: str
-    rows: dict[str, int]
-    lost: dict[str, int]
-
-
-def repair(folder: Path) -> Repaired:
-    """Give files their names back and make lost indexes anew, where the sealed digests prove that it is right.
+def repair(folder: Path, tell: Tell = silent) -> Repaired:
+    """Give files their names back, and build lost indexes and row digests again, where the sealed digests prove that it
+    is right. `tell` follows the check of the whole set at the end.
 
     Raises ContractError when the manifest itself is unsound: then nothing says what is right.
     """
     dataset = load_dataset(folder)
-    done = _restore_names(folder, dataset.shards)
+    done = _restore_names(folder, dataset)
     for shard in dataset.shards:
         path, index = folder / shard.name, folder / index_name(shard.name)
         sound = index.is_file() and file_sha256(index) == shard.index_sha256
         if not sound and path.is_file() and file_sha256(path) == shard.sha256:
             _rebuild_index(path, shard)
             done.append(f"{index.name} was made anew from the data")
-    return Repaired(str(folder), done, verify(folder).problems)
+    if _rebuild_row_digests(folder, dataset):
+        done.append(f"{ROW_DIGESTS} was made anew from the data")
+    return Repaired(str(folder), done, verify(folder, tell=tell).problems)
 
 
-def _restore_names(folder: Path, shards: Sequence[Shard]) -> list[str]:
+def _restore_names(folder: Path, dataset: Dataset) -> list[str]:
     """Find files by digest that lie under another name; move all of them aside first, since names may be swapped."""
-    moves = _misplaced(folder, shards)
+    moves = misplaced(folder, dataset)
     # Killed on the way, the next repair finds them by their digests under these names too; no job sweeps them away.
     for path in moves:
         os.replace(path, f"{path}{ASIDE}")
@@ -69,10 +58,14 @@ def _restore_names(folder: Path, shards: Sequence[Shard]) -> list[str]:
     return [f"{path.name} is {target.name} again" for path, target in moves.items()]
 
 
-def _misplaced(folder: Path, shards: Sequence[Shard]) -> dict[Path, Path]:
+def misplaced(folder: Path, dataset: Dataset) -> dict[Path, Path]:
     """Return the files that lie under another name than they were sealed under, with the path where they belong."""
+    shards = dataset.shards
     wanted = {s.sha256: s.name for s in shards} | {s.index_sha256: index_name(s.name) for s in shards}
     sizes = {s.bytes for s in shards} | {s.index_bytes for s in shards}
+    if dataset.row_digests is not None:
+        wanted[dataset.row_digests.sha256] = ROW_DIGESTS
+        sizes.add(dataset.row_digests.bytes)
     files = [p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.stat().st_size in sizes]
     found = {}
     for path in sorted(files):
@@ -89,8 +82,7 @@ def _is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
 
 def _rebuild_index(path: Path, shard: Shard) -> None:
     """Make the index beside a sound shard; the sealed digest tells whether it is the same."""
-    scratch = path.parent / ".work" / "repair"
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch = _scratch(path.parent)
     made = scratch / index_name(path.name)
     with ShardReader(path) as reader:
         writer = IndexWriter(scratch / path.name, reader.schema)
@@ -104,88 +96,34 @@ def _rebuild_index(path: Path, shard: Shard) -> None:
     scratch.rmdir()
 
 
-def salvage(folder: Path, new: Path) -> Salvaged:
-    """Write the rows of `folder` that are sound into a new sealed set in `new`, and list the others as rejects.
-
-    A row is sound when it can be read, is what was noted when it was written (where .work came along), and its
-    image decodes. Raises DataprepError when `new` is not an empty folder.
-    """
-    dataset = load_dataset(folder)
-    if new.exists() and (not new.is_dir() or any(new.iterdir())):
-        raise DataprepError(f"{new} is not an empty folder; choose another")
-    new.mkdir(parents=True, exist_ok=True)
-    found_at = {target.name: path for path, target in _misplaced(folder, dataset.shards).items()}
-    lost: list[Reject] = []
-    splits, gone = {}, {}
-    for name, split in dataset.splits.items():
-        before = len(lost)
-        splits[name] = _salvage_split(folder, new, dataset, split, found_at, lost)
-        gone[name] = len(lost) - before
-    rejected = Counter(dataset.rejected) + Counter(lost=len(lost))
-    made = replace(dataset, splits=splits, rejected=rejected, plan={**dataset.plan, "salvaged_from": dataset.digest})
-    for listed in (REJECTS, DUPLICATES):
-        kept = (folder / listed).read_bytes() if (folder / listed).is_file() else b""
-        write_whole(
-            new / listed, kept + (json_lines(reject.to_dict() for reject in lost) if listed == REJECTS else b"")
-        )
-    write_whole(new / DATASET, made.to_json())
-    return Salvaged(str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone)
+def _scratch(folder: Path) -> Path:
+    scratch = folder / WORK / "repair"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
 
 
-def _salvage_split(
-    folder: Path, new: Path, dataset: Dataset, split: Split, found_at: dict[str, Path], lost: list[Reject]
-) -> Split:
-    geometry = _any_geometry(folder, split)
-    label, image = dataset.schema.column("label"), dataset.schema.column("image")
-    names = [shard.name for shard in split.shards]
-    class_rows = [0] * len(dataset.classes)
-    shards = []
-    for number, shard in enumerate(split.shards):
-        with ShardWriter(new, names, number, dataset.schema, geometry) as writer:
-            for row, key in _sound_rows(found_at.get(shard.name, folder / shard.name), folder, shard, image):
-                if row is None or not 0 <= row[label] < len(class_rows):
-                    lost.append(Reject(key, "lost", f"its row in {shard.name} was damaged"))
-                    continue
-                writer.write(row)
-                class_rows[row[label]] += 1
-            writer.finish()
-        shards.append(describe_shard(new / shard.name, writer.rows))
-    return Split(tuple(class_rows), tuple(shards))
-
-
-def _any_geometry(folder: Path, split: Split) -> Any:
-    for shard in split.shards:
-        try:
-            with ShardReader(folder / shard.name, cut_allowed=True) as reader:
-                return reader.geometry
-        except ContractError:
-            continue
-    raise DataprepError(
-        f"no shard of {split.shards[0].name.split('.')[0]} has a readable header; nothing can be salvaged"
-    )
-
-
-def _sound_rows(path: Path, folder: Path, shard: Shard, image: str) -> Iterator[tuple[dict[str, Any] | None, str]]:
-    """Each row of a shard whose data lies at `path`, None where it is not sound, with its key where that is known."""
-    noted = rows_file(folder, shard.name)
-    known = list(noted_rows(noted)) if noted.is_file() else []
-    try:
-        reader = ShardReader(path, cut_allowed=True)
-    except ContractError:
-        yield from ((None, known[n].key if known else f"row {n} of {shard.name}") for n in range(shard.rows))
-        return
-    with reader:
-        for number, row in reader.readable():
-            key = known[number].key if number < len(known) else f"row {number} of {shard.name}"
-            digest = known[number].image if number < len(known) else None
-            yield (row if row is not None and _is_sound(row[image], digest) else None), key
-
-
-def _is_sound(image: bytes, digest: str | None) -> bool:
-    if digest is not None:
-        return blob_digest(image) == digest
-    try:
-        decode(image, Policy())
-    except Refusal:
+def _rebuild_row_digests(folder: Path, dataset: Dataset) -> bool:
+    """Restore a damaged file of row digests; return True if it is what was sealed again."""
+    digests = SealedDigests(folder / ROW_DIGESTS, dataset)
+    if not digests.problem:
         return False
-    return True
+    scratch = _scratch(folder)
+    try:
+        if save_row_digests(scratch, _likely_digests(folder, dataset, digests)) != dataset.row_digests:
+            return False
+        os.replace(scratch / ROW_DIGESTS, folder / ROW_DIGESTS)
+        return True
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _likely_digests(folder: Path, dataset: Dataset, digests: SealedDigests) -> Iterator[bytes]:
+    """The digests of all rows: those of a sound shard from its data, of others from .work, or from the damaged file."""
+    damaged = DamagedSet(folder, dataset, digests)
+    for shard in dataset.shards:
+        if damaged.is_sound(shard):
+            yield from digests_of(folder / shard.name)
+        elif any(noted_digests(folder, shard)):
+            yield from noted_digests(folder, shard)
+        elif digests.path.is_file():
+            yield from digests.unchecked(shard)

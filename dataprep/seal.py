@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from dataprep import duplicates
 from dataprep.counting import are, many, were
@@ -12,8 +12,9 @@ from dataprep.item import Reject
 from dataprep.keys import key_to_path
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan
-from dataprep.quarantine import copy_refused
+from dataprep.quarantine import NotCopied, copy_refused
 from dataprep.receipt import Moments, Receipt
+from dataprep.row_digests import built_digests
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset, PixelStats, Split
 from schemas.layout import REFUSED
@@ -22,8 +23,11 @@ from schemas.record import load_schema
 _OTHER_KIND = ("unsupported_format", "not_an_image")
 
 
-def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> Dataset:
-    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not."""
+def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> tuple[Dataset, NotCopied]:
+    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not.
+
+    Returns the sealed set, and the refused files that could not be copied to --quarantine.
+    """
     receipts = work.receipts()
     ordered = [receipts[planned.name] for planned in plan.shards]
     rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
@@ -31,17 +35,34 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     lost = dataset.found - dataset.written - len(rejects) - sum(dataset.ignored.values())
     if lost:
         raise AssertionError(f"{lost} files were found and neither written, rejected nor ignored")
-    if options.quarantine is not None:
-        copy_refused(plan.source, options.quarantine, rejects)
+    not_copied = _quarantine(plan, work, options, rejects)
     problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
     if problem:
         listed = work.save_rejects(rejects)
         work.log(REFUSED, problem=problem)
         raise DataRefused(
             f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
+            f"{_shown(not_copied)}"
         )
+    dataset = replace(dataset, row_digests=work.save_row_digests(built_digests(plan, work)))
     work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
-    return dataset
+    return dataset, not_copied
+
+
+def _quarantine(plan: Plan, work: Workdir, options: ShardOptions, rejects: list[Reject]) -> NotCopied:
+    """Copy the refused files aside where that is asked for; the run log names each that could not be copied."""
+    if options.quarantine is None:
+        return {}
+    failed = copy_refused(plan.source, options.quarantine, rejects, options.deadline)
+    for key, problem in failed.items():
+        work.log("not_copied", key=key, problem=problem)
+    return failed
+
+
+def _shown(not_copied: NotCopied) -> str:
+    for key, problem in not_copied.items():
+        return f". {len(not_copied)} of them could not be copied to --quarantine, the first '{key}': {problem}"
+    return ""
 
 
 def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], dataset: Dataset) -> str | None:

@@ -9,8 +9,9 @@ from dataprep.inspection import Inspection, Record
 from dataprep.keys import printable
 from dataprep.pipeline import Summary
 from dataprep.preview import Preview
-from dataprep.repair import Repaired, Salvaged
+from dataprep.repair import Repaired
 from dataprep.report import Reported
+from dataprep.salvage import Salvaged
 from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
 
@@ -45,6 +46,12 @@ def _(s: Summary) -> list[str]:
         f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
     ]
     lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
+    if s.not_copied:
+        key, problem = next(iter(s.not_copied.items()))
+        lines.append(
+            f"  not copied to --quarantine: {many(len(s.not_copied), 'file')}, the first '{printable(key)}': "
+            f"{printable(problem)}; {s.out}/.work/run.jsonl names all"
+        )
     lines += [f"  ignored   {counts(s.ignored)}"] if ignored else []
     if s.duplicates.get("groups"):
         d = s.duplicates
@@ -166,7 +173,9 @@ def _(r: Repaired) -> list[str]:
 @as_lines.register
 def _(s: Salvaged) -> list[str]:
     rows = ", ".join(f"{name} {rows:,}, {s.lost[name]:,} lost" for name, rows in s.rows.items())
-    return [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost", f"  identity  {s.digest}"]
+    lines = [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost"]
+    lines += [f"  not known: {printable(what)}" for what in s.unknown]
+    return [*lines, f"  identity  {s.digest}"]
 
 
 @as_lines.register

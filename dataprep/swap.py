@@ -17,7 +17,7 @@ from dataprep.lock import Lock
 from dataprep.receipt import ROWS
 from dataprep.workdir import NOTES, rename_into, write_whole
 from schemas.files import sync
-from schemas.layout import DATASET, PLAN, REJECTS, REPORT, RUN_LOG, SWAP, WORK, index_name
+from schemas.layout import DATASET, PLAN, REJECTS, REPORT, ROW_DIGESTS, RUN_LOG, SWAP, WORK, index_name
 
 NEXT = "next"  # in OUT/.work: the set that --overwrite builds
 RETRY = "retry"  # the shards that --retry-rejects builds again
@@ -34,7 +34,7 @@ def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) 
     moves = _files(out / WORK / origin)
     staying = {*moves, *(path for shard in kept for path in _traces(shard))}
     known = [path for shard in old for path in _traces(shard)]
-    state = [*(f"{WORK}/{name}" for name in _STATE), REPORT]
+    state = [*(f"{WORK}/{name}" for name in _STATE), REPORT, ROW_DIGESTS]
     removes = sorted({*known, *state} - staying)
     journal = {"from": origin, "removes": removes, "moves": moves}
     write_whole(out / WORK / SWAP, json.dumps(journal).encode())

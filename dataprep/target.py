@@ -21,6 +21,8 @@ from schemas.errors import ContractError
 from schemas.layout import DATASET, PLAN, WORK
 from schemas.record import load_schema
 
+_Change = tuple[str, object, object]  # an option, what it was, what it is now
+
 
 def check_target(
     out: Path, source: Path, quarantine: Path | None = None, replaced: frozenset[str] = frozenset()
@@ -56,9 +58,8 @@ def check_schema(options: ShardOptions) -> None:
 
 def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> None:
     """Raise DataprepError when the job that planned `out` read another folder or was asked for something else."""
-    if plan.source != source:
-        raise DataprepError(_differs(out, "SOURCE", plan.source, source))
-    _compare(plan.options, options, out)
+    source_too = [("SOURCE", plan.source, source)] if plan.source != source else []
+    _check_same(source_too + _changed(plan.options, options), out)
 
 
 def check_inputs(
@@ -86,17 +87,24 @@ def _items(found: Iterator[Found]) -> Iterator[Item]:
     return (entry for entry in found if isinstance(entry, Item))
 
 
-def _compare(saved: dict[str, Any], options: ShardOptions, out: Path) -> None:
-    for name, value in options.deciding().items():
-        if saved.get(name) != value:
-            raise DataprepError(_differs(out, "--" + name.replace("_", "-"), saved.get(name), value))
+def _changed(saved: dict[str, Any], options: ShardOptions) -> list[_Change]:
+    asked = options.deciding()
+    return [
+        ("--" + name.replace("_", "-"), saved.get(name), value)
+        for name, value in asked.items()
+        if saved.get(name) != value
+    ]
 
 
-def _differs(out: Path, what: str, before: object, now: object) -> str:
-    return (
-        f"OUT {out} was begun with {what} {_shown(before)}, this command says {_shown(now)}; give the same options "
-        f"to go on, {_anew(out)}, or another OUT"
-    )
+def _check_same(changes: list[_Change], out: Path) -> None:
+    """Raise DataprepError, naming every change, unless there is none."""
+    if changes:
+        before = ", ".join(f"{what} {_shown(old)}" for what, old, _ in changes)
+        now = ", ".join(_shown(new) if len(changes) == 1 else f"{what} {_shown(new)}" for what, _, new in changes)
+        raise DataprepError(
+            f"OUT {out} was begun with {before}, this command says {now}; give the same options to go on, "
+            f"{_anew(out)}, or another OUT"
+        )
 
 
 def _anew(out: Path) -> str:
@@ -122,7 +130,7 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     if plan.is_file():
         with closing(Plan.open(plan)) as saved:
             check_options(saved, source, options, out)
-    _compare(dict(dataset.plan.get("options", {})), options, out)
+    _check_same(_changed(dict(dataset.plan.get("options", {})), options), out)
     problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
     if problems:
         raise DataprepError(

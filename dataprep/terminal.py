@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from dataprep.counting import are, many
@@ -14,6 +14,7 @@ from dataprep.receipt import Receipt
 
 PLAIN_EVERY_S = 30.0
 STEP_EVERY_S = 0.1
+SHARDS_NAMED = 3  # of each cause
 RATE_OVER_S = 60.0  # the rate that is shown, and the time left, are of this last stretch
 
 
@@ -42,7 +43,7 @@ class TerminalProgress:
         else:
             self._say_sometimes(f"scanning: {many(found, 'file')}")
 
-    def planned(self, plan: Plan, missing: list[PlannedShard]) -> None:
+    def planned(self, plan: Plan, missing: Mapping[PlannedShard, str]) -> None:
         """Called when the work is known, and again when shards have to be built in another way."""
         self.close()
         again = self._shards > 0  # images were found to be at fault, or pages too small
@@ -54,11 +55,13 @@ class TerminalProgress:
         done = len(plan.shards) - len(missing)
         resumed = f", {done:,} of them done already" if done else ""
         if self._verbosity >= 0 and again:
-            self._say(f"{many(len(missing), 'shard')} left to build, or to build again")
+            self._say(f"{many(len(missing), 'shard')} left to build: {_by_cause(missing)}")
         elif self._verbosity >= 0:
             images, classes = many(plan.item_count, "image"), many(len(plan.classes), "class", "classes")
             sizes = f"{images} in {classes}, {many(len(plan.shards), 'shard')}"
             self._say(f"planned: {sizes}{resumed}")
+            if resumed or len(set(missing.values())) > 1:
+                self._say(f"{many(len(missing), 'shard')} left to build: {_by_cause(missing)}")
         if self._live:
             from tqdm import tqdm
 
@@ -157,6 +160,19 @@ class TerminalSteps:
         if self._live and not self._quiet:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def _by_cause(missing: Mapping[PlannedShard, str]) -> str:
+    """`not built yet (train.mindrecord3 and 4 more), pages too small (val.mindrecord0)`."""
+    shards: dict[str, list[str]] = {}
+    for shard, cause in missing.items():
+        shards.setdefault(cause, []).append(shard.name)
+    return ", ".join(f"{cause} ({_some(names)})" for cause, names in shards.items())
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHARDS_NAMED} more" if len(names) > SHARDS_NAMED else ""
+    return ", ".join(names[:SHARDS_NAMED]) + more
 
 
 def duration(seconds: float) -> str:

@@ -3,28 +3,50 @@
 import json
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from dataprep.counting import many, were
+from dataprep.damage import DamagedSet
 from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
 from dataprep.prover import Prover, ShardFiles
-from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
+from dataprep.receipt import ROWS, NotedRow
+from dataprep.row_digests import SealedDigests
 from dataprep.workdir import rows_file
-from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
+from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.host import usable_cores
-from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
+from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS, SPLITS, index_name
 
 DECODE_DEADLINE_S = 60.0
+ROWS_NAMED = 5  # in a sentence; Verdict.damaged names all
+TELL_EVERY_ROWS = 500
+VERIFIED = "rows verified"
+
+Tell = Callable[[str, int, int], None]  # what is at hand, how much of it is done, how much there is
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A Tell that shows nothing."""
+
+
+@dataclass(frozen=True)
+class DamagedRow:
+    """A row that is not what was sealed: its number in the shard, and its key where that is known."""
+
+    row: int
+    key: str | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was checked, whether every byte was read for it, and every problem that was found, in words."""
+    """What was checked, whether every byte was read for it, and every problem that was found, in words. `damaged` lists
+    the damaged rows by shard, as far as they are known.
+    """
 
     path: str
     digest: str
@@ -32,27 +54,35 @@ class Verdict:
     rows: int
     full: bool
     problems: list[str]
+    damaged: dict[str, list[DamagedRow]] = field(default_factory=dict)
 
 
-def verify(folder: Path, full: bool = True, decode: bool = False) -> Verdict:
+def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Verdict:
     """Check the files of a sealed set against its manifest; raises ContractError when there is no sound manifest.
 
     Always: every file is there with its size, the index digests and row counts hold, nothing else claims to be
-    part of the set. With `full` every byte is read: digests, and the index against the data. With `decode` MindSpore
-    decodes every image, in a child process that may die over it.
+    part of the set. With `full` every byte is read: digests, and the index against the data; of a damaged shard the
+    damaged rows are named. With `decode` MindSpore decodes every image, in a child process that may die over it.
+    `tell` is called as rows are done.
     """
     dataset = load_dataset(folder)
-    problems = _foreign(folder, dataset) + _rejects_problem(folder, dataset) + _duplicates_problem(folder, dataset)
-    for shard in dataset.shards:
-        found = file_problems(folder, [shard])
-        problems += found or _row_problems(folder, shard)
-        if full and (folder / shard.name).is_file():
-            problems += _deep_problems(folder, shard, index_too=not found)
+    problems = _foreign(folder, dataset) + rejects_problem(folder, dataset) + duplicates_problem(folder, dataset)
+    digests = SealedDigests(folder / ROW_DIGESTS, dataset, full)
+    problems += [digests.problem] if digests.problem else []
+    look = _DeepLook(folder, dataset, digests, tell)
+    for split in dataset.splits.values():
+        for shard in split.shards:
+            found = file_problems(folder, [shard])
+            problems += found or _row_problems(folder, shard)
+            if full and (folder / shard.name).is_file():
+                problems += look.problems(split, shard, index_too=not found)
+            look.done += shard.rows
+            tell(VERIFIED, look.done, dataset.written)
     if decode and not problems:
         problems += _decode_problems(folder, dataset)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems)
+    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
@@ -62,7 +92,8 @@ def _foreign(folder: Path, dataset: Dataset) -> list[str]:
     return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
 
 
-def _duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
+def duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
+    """What is wrong with the list of equal pictures, in at most one sentence."""
     path = folder / DUPLICATES
     if not path.is_file():
         return [f"{DUPLICATES} is missing"]
@@ -71,7 +102,8 @@ def _duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
     return [] if lines == expected else [f"{DUPLICATES} has {lines} lines, {expected} were sealed"]
 
 
-def _rejects_problem(folder: Path, dataset: Dataset) -> list[str]:
+def rejects_problem(folder: Path, dataset: Dataset) -> list[str]:
+    """What is wrong with the list of rejected files, in at most one sentence."""
     path = folder / REJECTS
     if not path.is_file():
         return [f"{REJECTS} is missing"]
@@ -94,6 +126,8 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
             indexed = sum(1 for _ in islice(read_index(reader.path, reader.schema), shard.rows + 1))
     except ContractError as error:
         return [str(error)]
+    except OSError as error:
+        return [f"{shard.name} cannot be read: {error.strerror}"]
     problems = []
     if named != shard.name:
         problems.append(
@@ -107,41 +141,62 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
     return problems
 
 
-def _deep_problems(folder: Path, shard: Shard, index_too: bool) -> list[str]:
-    path = folder / shard.name
-    problems = []
-    if file_sha256(path) != shard.sha256:
-        problems.append(f"{shard.name} is not what was sealed (its sha256 differs); {_hit_rows(folder, shard)}")
-    if index_too:
+class _DeepLook:
+    """Reads the shards of a set to their last byte. `done` counts the rows of the shards before the one at hand."""
+
+    def __init__(self, folder: Path, dataset: Dataset, digests: SealedDigests, tell: Tell) -> None:
+        self.damaged: dict[str, list[DamagedRow]] = {}
+        self.done = 0
+        self._folder = folder
+        self._rows = dataset.written
+        self._no_digests = digests.unknown
+        self._set = DamagedSet(folder, dataset, digests)
+        self._tell = tell
+
+    def problems(self, split: Split, shard: Shard, index_too: bool) -> list[str]:
+        """What is wrong with a shard, a sentence each."""
+        path = self._folder / shard.name
+        problems = []
         try:
-            with ShardReader(path) as reader:
-                problem = reader.index_problem()
-        except ContractError as error:
-            problem = str(error)
-        problems += [problem] if problem else []
-    return problems
+            damage = "is not what was sealed (its sha256 differs)" if file_sha256(path) != shard.sha256 else ""
+        except OSError as error:
+            damage = f"cannot be read: {error.strerror}"
+        if damage:
+            problems.append(f"{shard.name} {damage}; {self._damaged_rows(split, shard)}")
+        if index_too:
+            try:
+                with ShardReader(path) as reader:
+                    problem = reader.index_problem(lambda number: self._tell_row(VERIFIED, number))
+            except ContractError as error:
+                problem = str(error)
+            except OSError as error:
+                problem = None if damage else f"{shard.name} cannot be read: {error.strerror}"
+            problems += [problem] if problem else []
+        return problems
 
+    def _tell_row(self, what: str, number: int) -> None:
+        if number % TELL_EVERY_ROWS == 0:
+            self._tell(what, self.done + number, self._rows)
 
-def _hit_rows(folder: Path, shard: Shard) -> str:
-    """Which rows of a damaged shard are hit, as far as it can be known."""
-    noted = rows_file(folder, shard.name)
-    if not noted.is_file():
-        return "which rows are hit is not known, since .work did not come along"
-    try:
-        with ShardReader(folder / shard.name, cut_allowed=True) as reader:
-            columns = [field.name for field in reader.schema.fields if field.type == "bytes"]
-            rows = zip(reader.readable(), noted_rows(noted), strict=False)
-            hit = [
-                f"{number} ('{known.key}')"
-                for (number, row), known in rows
-                if row is None or blob_digest(row[columns[0]]) != known.image or known.key not in row.values()
-            ]
-    except ContractError as error:
-        return f"all rows are hit: {error}"
-    if not hit:
-        return "no row is hit: the damage lies in the header or between pages"
-    more = f" and {len(hit) - 5} more" if len(hit) > 5 else ""
-    return f"hit: row {', '.join(hit[:5])}{more}"
+    def _damaged_rows(self, split: Split, shard: Shard) -> str:
+        """Which rows of a damaged shard are damaged, as far as it can be known."""
+        found: list[DamagedRow] = []
+        unproven = 0
+        for row in self._set.rows(split, shard, decode_unproven=False):
+            if row.row is None:
+                found.append(DamagedRow(row.number, row.key))
+            unproven += not row.proven
+            self._tell_row("rows searched for damage", row.number)
+        if found:
+            self.damaged[shard.name] = found
+        named = ", ".join(f"{row.row} ('{row.key}')" if row.key else f"{row.row}" for row in found[:ROWS_NAMED])
+        more = f" and {len(found) - ROWS_NAMED} more" if len(found) > ROWS_NAMED else ""
+        if unproven:
+            unknown = f"cannot tell which rows are damaged: {self._no_digests}"
+            return f"{unknown}; unreadable: row {named}{more}" if found else unknown
+        if not found:
+            return "no row is damaged: the damage lies in the header or between rows"
+        return f"damaged: row {named}{more}"
 
 
 def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:

@@ -4,6 +4,7 @@ A file gets its final name whole and synced, or not at all. The receipt of a sha
 place, and dataset.json after everything: what lies on disk after a kill at any point is told apart from what is done.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,13 @@ from dataprep.faults import reach
 from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
-from schemas.dataset import Dataset
+from schemas.dataset import Dataset, RowDigestsFile
 from schemas.files import give_group, sync
-from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, RUN_LOG, SPLITS, WORK, index_name
+from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, RUN_LOG, SPLITS, WORK, index_name
 
 NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
-OURS = re.compile(
-    rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, (DATASET, REJECTS, DUPLICATES)))}"
-)
+LISTS = (DATASET, REJECTS, DUPLICATES, ROW_DIGESTS)
+OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, LISTS))}")
 
 
 class Workdir:
@@ -97,16 +97,28 @@ class Workdir:
     def _in_place(self, receipt: Receipt) -> bool:
         shard = receipt.shard
         for name, size in ((shard.name, shard.bytes), (index_name(shard.name), shard.index_bytes)):
-            path = self._lookup(name)
+            path = self.file(name)
             if not path.is_file() or path.stat().st_size != size:
                 return False
         return self.rows(shard.name).is_file()
 
+    def why_missing(self, shard: str) -> str:
+        """Why a shard counts as missing that has no place in receipts()."""
+        path = self._receipts / f"{shard}.json"
+        try:
+            Receipt.from_json(path.read_bytes())
+        except FileNotFoundError:
+            return "not built yet"
+        except (ValueError, KeyError, TypeError):
+            return "receipt damaged"
+        return "files missing or of another size"
+
     def rows(self, shard: str) -> Path:
         """The file that notes the rows of a committed shard, see receipt.NotedRow."""
-        return self._lookup(rows_file(Path(), shard))
+        return self.file(rows_file(Path(), shard))
 
-    def _lookup(self, name: str | Path) -> Path:
+    def file(self, name: str | Path) -> Path:
+        """A file of this job by its name in OUT: in `out`, or in the set that it started from."""
         own = self.out / name
         return own if self.base is None or own.is_file() else self.base / name
 
@@ -204,6 +216,12 @@ class Workdir:
         write_whole(path, json_lines(reject.to_dict() for reject in rejects))
         return path
 
+    def save_row_digests(self, digests: Iterable[bytes]) -> RowDigestsFile:
+        """Write the digests of all rows, which come in the order of splits, shards and rows."""
+        saved = save_row_digests(self.out, digests)
+        reach("seal.row_digests")
+        return saved
+
     def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
         """Write the lists and then dataset.json: the set is complete when the latter is there."""
         write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
@@ -244,12 +262,33 @@ def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is there whole or not at all, also after a power cut."""
+    write_pieces(path, (data,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Do the same with a file that need not fit into memory."""
     part = _part(path)
     with part.open("wb") as file:
-        file.write(data)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
     _move(part, path)
+
+
+def save_row_digests(out: Path, digests: Iterable[bytes]) -> RowDigestsFile:
+    """Write the file of row digests, and return its entry in the manifest."""
+    whole = hashlib.sha256()
+    size = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal size
+        for digest in digests:
+            whole.update(digest)
+            size += len(digest)
+            yield digest
+
+    write_pieces(out / ROW_DIGESTS, pieces())
+    return RowDigestsFile(size, whole.hexdigest())
 
 
 def _part(path: Path) -> Path:

@@ -25,7 +25,7 @@ from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.originals import OriginalsWriter
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
-from dataprep.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest
+from dataprep.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
 from schemas.dataset import Shard, file_sha256
 from schemas.layout import index_name
 
@@ -178,7 +178,9 @@ class _Build:
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))
         decoded = perf_counter()
-        _write(self._task, writer, item, picture)
+        blob, raw = _write(self._task, writer, item, picture)
+        stored = noted.image if blob is picture.data else blob_digest(blob)
+        noted = noted._replace(row=row_digest(stored, raw).hex())
         rows.write(json.dumps(noted) + "\n")
         if self._task.decoded_later and picture.encode_s and data.startswith(b"\xff\xd8"):  # a re-encoded JPEG
             self._originals.add(sum(self._class_rows), data)
@@ -227,9 +229,10 @@ def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> N
     return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
 
 
-def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> None:
+def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> tuple[bytes, bytes]:
+    """Write the row of an image and return its blob and raw part; raises Refusal and PagesTooSmall."""
     try:
-        writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
+        return writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
     except RowTooLarge as error:
         page_size = place.larger_page(error.needed)
         if page_size is None:

@@ -19,6 +19,7 @@ from schemas.regular_file import open_regular
 
 FORMAT = "mindrecord-dataset"
 VERSION = 1
+ROW_DIGEST_BYTES = 16
 MAX_LOG_LINE_BYTES = 1 << 16
 MAX_MANIFEST_BYTES = 256 << 20  # a manifest of a million shards is smaller; anything larger is not ours
 
@@ -102,6 +103,20 @@ class PixelStats:
 
 
 @dataclass(frozen=True)
+class RowDigestsFile:
+    """The file of row digests: its size in bytes and its sha256."""
+
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any], where: str) -> "RowDigestsFile":
+        """Read the entry; raises ContractError."""
+        only(value, set(cls.__dataclass_fields__), where)
+        return cls(take(value, "bytes", int, where), take(value, "sha256", str, where))
+
+
+@dataclass(frozen=True)
 class Dataset:
     """All that a trainer may know of a dataset folder.
 
@@ -109,7 +124,7 @@ class Dataset:
     rule; found = written + rejected + ignored holds, or from_json refuses. `policy` is what was done to pixels,
     `changed` how many images each step of it touched, `duplicates` how many groups of equal pictures there are.
     `warnings` counts written images by what is odd about them. `plan` says what the set was
-    planned from (layout, options).
+    planned from (layout, options). `row_digests` is None for a set that was sealed before there was such a file.
     """
 
     schema: RecordSchema
@@ -124,6 +139,7 @@ class Dataset:
     pixels: PixelStats | None = None
     duplicates: Mapping[str, int] = field(default_factory=dict)
     warnings: Mapping[str, int] = field(default_factory=dict)
+    row_digests: RowDigestsFile | None = None
 
     @property
     def written(self) -> int:
@@ -142,7 +158,7 @@ class Dataset:
 
     def to_json(self) -> bytes:
         """The bytes of dataset.json. The key `seal` is the sha256 of the rest, so that an edit is noticed."""
-        body = {
+        body: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "schema": self.schema.to_dict(),
@@ -159,6 +175,8 @@ class Dataset:
             "pixels": None if self.pixels is None else vars(self.pixels),
             "splits": {name: split.to_dict() for name, split in self.splits.items()},
         }
+        if self.row_digests is not None:
+            body["row_digests"] = vars(self.row_digests)
         return (json.dumps(body | {"seal": _seal(body)}, indent=1) + "\n").encode()
 
     @classmethod
@@ -179,7 +197,7 @@ class Dataset:
         schema = RecordSchema.from_dict(take(body, "schema", dict, where), f"{where}: schema")
         schema.require_roles()
         splits = take(body, "splits", dict, where)
-        pixels = body.get("pixels")
+        pixels, digests = body.get("pixels"), body.get("row_digests")
         dataset = cls(
             schema=schema,
             classes=take_all(body, "classes", str, where),
@@ -193,6 +211,9 @@ class Dataset:
             policy=take(body, "policy", dict, where),
             plan=take(body, "plan", dict, where),
             pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
+            row_digests=None
+            if digests is None
+            else RowDigestsFile.from_dict(take(body, "row_digests", dict, where), f"{where}: row_digests"),
         )
         dataset._check_sums(where)
         return dataset
@@ -203,6 +224,8 @@ class Dataset:
                 take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
             raise ContractError(f"{where}: found is not written + rejected + ignored")
+        if self.row_digests is not None and self.row_digests.bytes != ROW_DIGEST_BYTES * self.written:
+            raise ContractError(f"{where}: row_digests does not hold {ROW_DIGEST_BYTES} bytes per row")
         for name, split in self.splits.items():
             if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
                 raise ContractError(f"{where}: split '{name}' does not fit the classes")
@@ -276,8 +299,11 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
     for shard in shards:
         index = layout.index_name(shard.name)
         found = size_problems(folder, shard)
-        if not found and file_sha256(folder / index) != shard.index_sha256:
-            found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+        try:
+            if not found and file_sha256(folder / index) != shard.index_sha256:
+                found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+        except OSError as error:
+            found.append(f"{index} cannot be read: {error.strerror}")
         problems += found
     return problems
 

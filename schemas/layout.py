@@ -3,6 +3,7 @@
 DATASET = "dataset.json"
 REJECTS = "rejects.jsonl"
 DUPLICATES = "duplicates.jsonl"
+ROW_DIGESTS = "row_digests.bin"  # a digest per row, by which damaged rows are found on any copy
 REPORT = "report.html"
 WORK = ".work"
 PLAN = "plan.sqlite"  # in WORK: the plan of the job that made the set

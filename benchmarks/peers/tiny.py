@@ -26,13 +26,13 @@ CLASSES, CLASS_FOLDERS = 10, 1000
 SIDE = 32
 
 
-def jpegs(count: int) -> list[bytes]:
-    """Small JPEGs, each another."""
+def jpegs(count: int, side: int = SIDE) -> list[bytes]:
+    """Small JPEGs of `side` pixels, each different."""
     rng = random.Random(0)
     found = []
     for _ in range(count):
         buffer = io.BytesIO()
-        Image.frombytes("RGB", (8, 8), rng.randbytes(192)).resize((SIDE, SIDE)).save(buffer, "JPEG")
+        Image.frombytes("RGB", (8, 8), rng.randbytes(192)).resize((side, side)).save(buffer, "JPEG")
         found.append(buffer.getvalue())
     return found
 

@@ -1,9 +1,9 @@
 """Reads one shard, ours or FileWriter's, from its pages alone; the index is compared, never trusted."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dataprep.mindrecord.format import BLOB, HEADER_SIZES, PREFIX, RAW, VERSION, Geometry, Page
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index, read_index_name
@@ -13,6 +13,7 @@ from schemas.parse import loads, take, take_all
 from schemas.record import Field, RecordSchema
 from schemas.regular_file import open_regular
 
+Stored = tuple[bytes, bytes]  # blob and raw part of a row, without their length prefixes
 Span = tuple[Page, int, int]  # page, start and end of a part of a row within it, prefix included
 
 
@@ -122,8 +123,8 @@ class ShardReader:
         blob, raw = self._pages[blob_page], self._pages[raw_page]
         return self._decode(number, (blob, start, end), (raw, raw_start, raw_end))
 
-    def readable(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        """Every row by number, None in place of one that is damaged or gone. Each row group is walked once."""
+    def stored(self) -> Iterator[tuple[int, Stored | None]]:
+        """Every row by number as it is stored, None in place of one that is gone. Each row group is walked once."""
         for group in sorted(self._blobs):
             page = self._blobs[group]
             try:
@@ -131,12 +132,12 @@ class ShardReader:
             except ContractError:
                 blobs, raws = [], []
             for place, number in enumerate(range(page.start_row, page.end_row)):
-                yield number, self._readable(number, blobs[place : place + 1], raws[place : place + 1])
+                yield number, self._stored(blobs[place : place + 1], raws[place : place + 1])
 
-    def _readable(self, number: int, blobs: list[Span], raws: list[Span]) -> dict[str, Any] | None:
+    def _stored(self, blobs: list[Span], raws: list[Span]) -> Stored | None:
         try:
-            return self._decode(number, blobs[0], raws[0]) if blobs and raws else None
-        except ContractError:
+            return (self._read(*blobs[0]), self._read(*raws[0])) if blobs and raws else None
+        except (ValueError, OSError):
             return None
 
     def _group_rows(self, group: int) -> Iterator[dict[str, Any]]:
@@ -190,14 +191,19 @@ class ShardReader:
                 place = (first + i, raw_page.id, raw_at, raw_end, group, blob_page.id, at, end)
                 yield (*place, *(values[name] for name in indexed))
 
-    def index_problem(self) -> str | None:
-        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says."""
+    def index_problem(self, tell: Callable[[int], None] | None = None) -> str | None:
+        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says.
+
+        `tell` is called with the number of each row.
+        """
         try:
             name = read_index_name(self.path)
             if name != self.path.name:
                 return f"the index of {self.path.name} was written for {name!r}; shards cannot be renamed"
             actual = read_index(self.path, self.schema)
             for number, expected in enumerate(self.index_rows()):
+                if tell is not None:
+                    tell(number)
                 if next(actual, None) != expected:
                     return f"the index of {self.path.name} is wrong from row {number} on"
             if next(actual, None) is not None:
@@ -205,6 +211,26 @@ class ShardReader:
         except ContractError as error:
             return str(error)
         return None
+
+
+def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stored | None:
+    """The row that a row of the index points at, without the shard's header; None where it cannot be read."""
+    if not all(isinstance(value, int) for value in index_row[: len(COLUMNS)]):
+        return None
+    _, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
+    parts = []
+    for page, at, to in ((blob_page, start, end), (raw_page, raw_start, raw_end)):
+        size = min(to, geometry.page_size) - at - PREFIX.size
+        if page < 0 or at < 0 or size < 0:
+            return None
+        try:
+            part = os.pread(file.fileno(), size, geometry.header_size + page * geometry.page_size + at + PREFIX.size)
+        except (OSError, OverflowError):  # a sector that cannot be read; an offset that no file has
+            return None
+        if len(part) != size:
+            return None
+        parts.append(part)
+    return parts[0], parts[1]
 
 
 def _read_schema(header: dict[str, Any], where: str) -> RecordSchema:

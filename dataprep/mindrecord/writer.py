@@ -54,8 +54,11 @@ class ShardWriter:
             self._index.abandon()
             self._file.close()
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row; raises RowError (wrong type or value) or RowTooLarge, and the row is not written."""
+    def write(self, row: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Append one row and return its blob and raw part as they were stored.
+
+        Raises RowError (wrong type or value) or RowTooLarge, and the row is not written.
+        """
         blob, raw, saved = self._codec.encode(row)
         blob_bytes, raw_bytes = PREFIX.size + len(blob), PREFIX.size + len(raw)
         self._check_size(row, blob_bytes, raw_bytes)
@@ -73,6 +76,7 @@ class ShardWriter:
         self._saved += saved
         self.rows += 1
         page.end_row = self.rows
+        return blob, raw
 
     def _check_size(self, row: Mapping[str, Any], blob_bytes: int, raw_bytes: int) -> None:
         needed = max(blob_bytes, raw_bytes)

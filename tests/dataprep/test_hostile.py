@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.inspection import inspect
 from dataprep.mindrecord import ShardReader
-from dataprep.repair import salvage
+from dataprep.salvage import salvage
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError

@@ -66,6 +66,7 @@ def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
         "dataset.json",
         "rejects.jsonl",
         "duplicates.jsonl",
+        "row_digests.bin",
         ".work",
     }
     assert {path.name for path in (sealed / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
@@ -104,6 +105,55 @@ def test_only_missing_shards_are_built_again(raw: Path, sealed: Path) -> None:
     pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), progress)
     assert progress.names == ["train.mindrecord1"]
     assert digests(sealed) == before
+
+
+class Asking(Silent):
+    """Remembers why shards were to be built, round by round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causes: list[dict[str, str]] = []
+
+    def planned(self, plan: Any, missing: Any) -> None:
+        self.causes.append({shard.name: cause for shard, cause in missing.items()})
+
+
+def test_each_shard_to_build_has_a_cause(raw: Path, sealed: Path) -> None:
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord1.db").unlink()
+    receipts = sealed / ".work" / "receipts"
+    (receipts / "train.mindrecord0.json").unlink()
+    (receipts / "train.mindrecord2.json").write_text("{}")
+    progress = Asking()
+    pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), progress)
+    assert progress.causes == [
+        {
+            "train.mindrecord0": "not built yet",
+            "train.mindrecord1": "files missing or of another size",
+            "train.mindrecord2": "receipt damaged",
+        }
+    ]
+
+
+def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_path: Path) -> None:
+    contents = {f"train/a/{number}.jpg": picture(number) for number in range(9)}
+    source = files({**contents, "val/a/1.jpg": picture(50), "val/a/2.jpg": picture(4)})
+    progress = Asking()
+    options = replace(QUICK, num_shards=3, duplicates="drop", max_rejects=ANY, max_class_loss=ANY)
+    summary = pipeline.shard(source, tmp_path / "out", options, progress)
+    assert (summary.built, summary.shards) == (4, 4)
+    assert [set(causes.values()) for causes in progress.causes] == [
+        {"not built yet"},
+        {"to leave out faulty or equal images"},
+    ]
+    assert len(progress.names) == 5
+
+
+def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
+    with pytest.raises(
+        DataprepError, match=r"with --seed 0, --num-shards 3, this .* says --seed 1, --num-shards unset"
+    ):
+        shard(raw, sealed, seed=1)
 
 
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader
-from dataprep.repair import repair, salvage
+from dataprep.repair import repair
+from dataprep.salvage import salvage
 from dataprep.verify import verify
 from schemas.dataset import load_dataset
 from tests.dataprep.conftest import digests
@@ -97,7 +98,7 @@ def test_verify_says_which_rows_are_hit(sealed: Path) -> None:
     data[data.index(b"IDAT") + 8] ^= 0xFF
     path.write_bytes(data)
     (problem,) = verify(sealed).problems
-    assert problem.startswith("train.mindrecord0 is not what was sealed (its sha256 differs); hit: row ")
+    assert problem.startswith("train.mindrecord0 is not what was sealed (its sha256 differs); damaged: row ")
     assert ".png')" in problem
 
 
@@ -107,7 +108,7 @@ def test_a_flip_between_pages_hits_no_row(sealed: Path) -> None:
     with ShardReader(path) as reader:
         data[reader.geometry.header_size - 1] ^= 1
     path.write_bytes(data)
-    assert "no row is hit" in verify(sealed).problems[0]
+    assert "no row is damaged" in verify(sealed).problems[0]
 
 
 def test_salvage_does_not_write_into_a_folder_with_files(sealed: Path) -> None:

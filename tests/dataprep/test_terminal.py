@@ -40,7 +40,7 @@ def receipt() -> Receipt:
 def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
-    progress.planned(PLAN, SHARDS)
+    progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.under_way(80)
     assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 img/s, 0 refused, about 1 min 00 s left"
@@ -49,7 +49,7 @@ def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> 
 def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
-    progress.planned(PLAN, SHARDS)
+    progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     for second in range(0, 3600, 30):  # an hour for the first ten images
         clock.now = 1000.0 + second
         progress.under_way(10)
@@ -62,7 +62,7 @@ def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
 def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
-    progress.planned(PLAN, SHARDS)
+    progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.built(receipt(), SHARDS[0])
     assert "built 100 of 200 images, 2 img/s, 1 refused" in stream.getvalue()
@@ -73,3 +73,18 @@ def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) ->
 def test_one_is_not_many(count: int, said: str) -> None:
     assert terminal.many(count, "class", "classes") == said
     assert terminal.many(count, "shard") == said.replace("class", "shard").replace("shardes", "shards")
+
+
+def test_what_is_left_to_build_is_said_with_its_cause() -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    shards = [PlannedShard(f"train.mindrecord{n}", "train", n, n, n, 1) for n in range(6)]
+    plan: Any = SimpleNamespace(warnings=[], item_count=6, classes=("a",), shards=shards)
+    progress.planned(plan, dict.fromkeys(shards, "not built yet"))
+    assert stream.getvalue() == "planned: 6 images in 1 class, 6 shards\n"
+    left = dict.fromkeys(shards[:4], "not built yet") | {shards[5]: "pages too small"}
+    progress.planned(plan, left)
+    assert stream.getvalue().splitlines()[-1] == (
+        "5 shards left to build: not built yet (train.mindrecord0, train.mindrecord1, train.mindrecord2 and 1 more), "
+        "pages too small (train.mindrecord5)"
+    )

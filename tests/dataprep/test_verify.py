@@ -138,7 +138,7 @@ def test_reading_around_damage_takes_as_many_reads_as_there_are_rows(tmp_path: P
     with ShardReader(tmp_path / "a.mindrecord0", cut_allowed=True) as reader:
         sys.setprofile(count)
         try:
-            found = [row for _, row in reader.readable()]
+            found = [row for _, row in reader.stored()]
         finally:
             sys.setprofile(None)
     assert [row is not None for row in found] == [number < 200 for number in range(rows)]
