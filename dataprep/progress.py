@@ -20,3 +20,6 @@ class Progress(Protocol):
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """A shard is in place."""
+
+    def fallback(self, what: str) -> None:
+        """Another engine works than the one that was asked for; may be called again with the same sentence."""
