@@ -71,6 +71,11 @@ class TerminalProgress:
         for warning in warnings:
             self._say(label("Warning", "yellow", self._stream) + printable(warning))
 
+    def moved(self, before: str, now: str) -> None:
+        """Called when SOURCE is another path than that of the plan, and holds the same files."""
+        if self._verbosity >= 0:
+            self._say(printable(f"SOURCE {now} holds the same files as {before}, so this is the job that OUT is of"))
+
     def fallback(self, what: str) -> None:
         """Called each time that another engine takes over; said once."""
         if what != self._fallback:

@@ -33,6 +33,7 @@ class Silent:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.fallbacks: set[str] = set()
+        self.moves: list[tuple[str, str]] = []
 
     def scanning(self, found: int) -> None:
         pass
@@ -42,6 +43,9 @@ class Silent:
 
     def under_way(self, items: int) -> None:
         pass
+
+    def moved(self, before: str, now: str) -> None:
+        self.moves.append((before, now))
 
     def fallback(self, what: str) -> None:
         self.fallbacks.add(what)
