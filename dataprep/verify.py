@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dataprep.errors import DataprepError, TryLater
 from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
@@ -17,6 +18,7 @@ from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dat
 from schemas.errors import ContractError
 from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
+from schemas.temporary_folder import temporary_folder_problem
 
 DECODE_DEADLINE_S = 60.0
 
@@ -144,6 +146,9 @@ def _hit_rows(folder: Path, shard: Shard) -> str:
 
 
 def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
+    problem = temporary_folder_problem()
+    if problem:
+        raise (TryLater if problem.full else DataprepError)(problem.text)
     problems = []
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
