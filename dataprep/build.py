@@ -112,6 +112,9 @@ def _build(
     workers = min(worker_count(plan, options), len(shards))
     engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
     with engine as crew, _proving(work, options, crew) as prove:
+        if crew.fallback:
+            progress.fallback(crew.fallback)
+            work.log("fallback", why=crew.fallback)
         results = _results(crew, _tasks(plan, work, options, shards, crew.killable), prove, work, progress)
         for receipt, proof, planned in results:
             reach("prove.done")

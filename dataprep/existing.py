@@ -11,7 +11,8 @@ from pathlib import Path
 from dataprep.absence import Presence
 from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused, TryLater
-from dataprep.keys import source_path
+from dataprep.item import size_and_time
+from dataprep.keys import portable_path, source_path
 from dataprep.plan import Plan
 from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
@@ -122,18 +123,20 @@ def unfinished(out: Path) -> str | None:
 
 def check_present(source: Path, out: Path, deadline_s: float) -> bool:
     """Whether what lies in `out` was planned from `source`; raises TryLater when that is gone or empty now."""
-    planned = any(_planned_from(folder) == str(source) for folder in (out, *(out / WORK / name for name in _FLAGS)))
+    folders = (out, *(out / WORK / name for name in _FLAGS))
+    planned = any(portable_path(source) in _planned_from(folder) for folder in folders)
     if planned:
         Presence(source, deadline_s).require()
     return planned
 
 
-def _planned_from(out: Path) -> str | None:
-    path = out / WORK / PLAN
-    if not path.is_file():
-        return None
-    with closing(Plan.open(path)) as plan:
-        return plan.source
+def _planned_from(out: Path) -> set[str]:
+    """The paths that the job in `out` has read."""
+    work = Workdir(out)
+    if not work.plan.is_file():
+        return set()
+    with closing(Plan.open(work.plan)) as plan:
+        return {plan.source, *work.found("sources")}
 
 
 def restart(work: Workdir, write: Callable[[Path], None]) -> None:
@@ -150,8 +153,8 @@ def restart(work: Workdir, write: Callable[[Path], None]) -> None:
     begin(work.out, RESTART, old)
 
 
-def retried(plan: Plan, work: Workdir) -> Mended:
-    """The shards with refused files, and of each such file that is there its size and time now.
+def retried(plan: Plan, source: str, work: Workdir) -> Mended:
+    """The shards with refused files, and of each such file that is there, below `source`, its size and time now.
 
     A retry that was begun before has built those again whose files were as they are now.
     """
@@ -160,7 +163,7 @@ def retried(plan: Plan, work: Workdir) -> Mended:
     for shard in plan.shards:
         receipt, before = receipts.get(shard.name), known.get(shard.name, {})
         keys = [reject.key for reject in receipt.rejects] if receipt else list(before)
-        stats = {key: stat for key in keys if (stat := _stat(plan.source, key))}
+        stats = {key: stat for key in keys if (stat := _stat(source, key))}
         resumed = work.base is not None and all(list(stat) == before.get(key) for key, stat in stats.items())
         if keys and not resumed:
             found[shard.name] = stats
@@ -172,7 +175,7 @@ def _stat(source: str, key: str) -> tuple[int, int] | None:
         found = os.stat(source_path(source, key))
     except OSError:
         return None  # still not there: it will be refused again
-    return found.st_size, found.st_mtime_ns
+    return size_and_time(found)
 
 
 def no_job(out: Path) -> DataprepError:

@@ -1,7 +1,10 @@
 """What a scan finds, and what becomes of it."""
 
+import os
 from dataclasses import dataclass
 from typing import NamedTuple
+
+_LATEST_NS = (1 << 63) - 1
 
 
 class Item(NamedTuple):
@@ -15,6 +18,14 @@ class Item(NamedTuple):
     split: str | None
     size: int
     mtime_ns: int
+
+
+def size_and_time(found: os.stat_result) -> tuple[int, int]:
+    """Size in bytes and time of change in nanoseconds, by which a file is known again.
+
+    SQLite holds 64 bits, which end in the year 2262; times beyond are all taken for the last or the first moment.
+    """
+    return found.st_size, max(-_LATEST_NS, min(found.st_mtime_ns, _LATEST_NS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,15 @@ from dataprep.software import software
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
-from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
+from dataprep.target import (
+    check_inputs,
+    check_options,
+    check_schema,
+    check_space,
+    check_target,
+    completed,
+    is_planned_path,
+)
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
 from schemas.errors import AWAY_ERRORS
@@ -103,7 +111,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
     old = replaced_set(out) if beside else None
     with still_sealed(out) if old else nullcontext(), disk_errors(out):
         check_schema(options)
-        done = None if beside else completed(out, portable_path(job.source), options)
+        done = None if beside else completed(out, options, partial(_check_moved, out, job))
         if done:
             if existing.retry_rejects:  # nothing was refused: is SOURCE what the user takes it for?
                 _check_unchanged(out, job)
@@ -122,10 +130,22 @@ def _check_unchanged(out: Path, job: _Job) -> None:
     work = Workdir(out)
     if not work.plan.is_file():
         raise no_job(out)
-    presence = Presence(job.source, job.options.deadline)
     with closing(Plan.open(work.plan)) as plan:
-        rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
-        check_inputs(plan, work.found("mended"), rescan, out, presence)
+        _compare_files(out, job, plan)
+
+
+def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
+    """Raise DataprepError when SOURCE is another path than the set in `out` was planned from, and holds other files."""
+    if not is_planned_path(plan, portable_path(job.source)):
+        choose_layout(job.source, job.options)
+        _compare_files(out, job, plan)
+        job.progress.moved(plan.source, portable_path(job.source))
+
+
+def _compare_files(out: Path, job: _Job, plan: Plan) -> None:
+    presence = Presence(job.source, job.options.deadline)
+    rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
+    check_inputs(plan, portable_path(job.source), Workdir(out).found("mended"), rescan, out, presence)
 
 
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
@@ -228,7 +248,7 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
             with closing(Plan.open(path)) as plan:
                 check_replacement(held.out, job.replaced, plan)
 
-    retry = job.existing.retry_rejects
+    retry, source = job.existing.retry_rejects, portable_path(job.source)
     origin = held if retry and not work.plan.is_file() else work
     if not origin.plan.is_file():
         if retry:
@@ -238,17 +258,20 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
         restart(work, write)
     else:
         with closing(Plan.open(origin.plan)) as plan:
-            check_options(plan, portable_path(job.source), job.options, origin.out)
-            again = retried(plan, origin) if retry else {}
+            check_options(plan, job.options, origin.out)
+            again = retried(plan, source, origin) if retry else {}
             mended = origin.found("mended")
             mended |= {shard: mended.get(shard, {}) | files for shard, files in again.items()}
-            check_inputs(plan, mended, lambda: everything(plan.layout), origin.out, presence)
+            check_inputs(plan, source, mended, lambda: everything(plan.layout), origin.out, presence)
+            if not is_planned_path(plan, source):
+                job.progress.moved(plan.source, source)
+                work.keep("sources", {source: True})
         if origin is not work:
             work.start_from(origin, again)
         else:
             for shard, files in again.items():
                 work.forget(shard, files)
-    return Plan.open(work.plan)
+    return Plan.open(work.plan, source)
 
 
 def _find_duplicates(plan: Plan, work: Workdir) -> list[Duplicate]:

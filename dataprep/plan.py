@@ -70,14 +70,17 @@ class PlannedShard:
 
 
 class Plan:
-    """A saved plan, read only. Also usable on the open database of a dry run."""
+    """A saved plan, read only. Also usable on the open database of a dry run.
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    `source` is where its files are to be read, if that is another path than it was made from.
+    """
+
+    def __init__(self, db: sqlite3.Connection, source: str | None = None) -> None:
         self._db = db
         self._meta = {name: json.loads(value) for name, value in db.execute("SELECT name, value FROM meta")}
         self.classes: tuple[str, ...] = tuple(name for (name,) in db.execute("SELECT name FROM class ORDER BY label"))
         self.layout: str = self._meta["layout"]
-        self.source: str = self._meta["source"]
+        self.source: str = source or self._meta["source"]
         self.options: dict[str, Any] = self._meta["options"]
         self.ignored: dict[str, int] = self._meta["ignored"]
         self.warnings: list[str] = self._meta["warnings"]
@@ -88,9 +91,9 @@ class Plan:
         ]
 
     @classmethod
-    def open(cls, path: Path) -> "Plan":
+    def open(cls, path: Path, source: str | None = None) -> "Plan":
         """Open a saved plan; it may lie on a shared file system, so no lock is taken: it never changes."""
-        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
+        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True), source)
 
     def close(self) -> None:
         """Close the database."""

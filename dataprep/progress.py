@@ -21,3 +21,9 @@ class Progress(Protocol):
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """A shard is in place."""
+
+    def moved(self, before: str, now: str) -> None:
+        """The files are read from the path `now`; those at `before`, which was planned from, were the same."""
+
+    def fallback(self, what: str) -> None:
+        """Another engine works than the one that was asked for; may be called again with the same sentence."""

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from dataprep.images import Refusal
+from dataprep.item import size_and_time
 from dataprep.memory import demand_threads, is_shortage
 from dataprep.plan import PlannedItem
 
@@ -95,7 +96,7 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise Refusal("not_a_regular_file", "it was a file when the job was planned")
-        if (found.st_size, found.st_mtime_ns) != (item.size, item.mtime_ns):
+        if size_and_time(found) != (item.size, item.mtime_ns):
             raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {found.st_size}")
         try:
             data = file.readall()

@@ -38,7 +38,7 @@ def _(s: Summary) -> list[str]:
     rejected, ignored = sum(s.rejected.values()), sum(s.ignored.values())
     splits = ", ".join(f"{name} {rows:,}" for name, rows in s.splits.items())
     lines = [
-        f"{s.out} is already complete; SOURCE was not looked at again (--overwrite builds anew)"
+        f"{s.out} is already complete; no image was read again (--overwrite builds anew)"
         if s.already_complete
         else f"{s.out} is sealed",
         f"  found     {s.found:,} = {s.written:,} written + {rejected:,} rejected + {ignored:,} ignored",

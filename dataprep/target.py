@@ -10,7 +10,7 @@ from typing import Any
 from dataprep.absence import Presence
 from dataprep.errors import DataprepError, TryLater, WrongUsage
 from dataprep.item import Found, Item
-from dataprep.keys import portable_path
+from dataprep.keys import decode_name, encode_name, portable_path
 from dataprep.options import ShardOptions
 from dataprep.place import fingerprint, fingerprint_part, rank
 from dataprep.plan import Plan
@@ -56,16 +56,25 @@ def check_schema(options: ShardOptions) -> None:
         raise kind(str(error)) from None
 
 
-def check_options(plan: Plan, source: str, options: ShardOptions, out: Path) -> None:
-    """Raise DataprepError when the job that planned `out` read another folder or was asked for something else."""
-    source_too = [("SOURCE", plan.source, source)] if plan.source != source else []
-    _check_same(source_too + _changed(plan.options, options), out)
+def check_options(plan: Plan, options: ShardOptions, out: Path) -> None:
+    """Raise DataprepError when the job that planned `out` was asked for something else."""
+    _check_same(_changed(plan.options, options), out)
+
+
+def is_planned_path(plan: Plan, source: str) -> bool:
+    """Return True if `source` is the path that the plan was made from, or leads there by links and `..`.
+
+    Only the path in use is followed: the planned one may lie on a server that does not answer.
+    """
+    return plan.source in (source, decode_name(os.path.realpath(encode_name(source))))
 
 
 def check_inputs(
-    plan: Plan, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path, presence: Presence
-) -> None:
-    """Raise DataprepError, naming the first file, when SOURCE is no longer what was planned; TryLater when it is away.
+    plan: Plan, source: str, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path,
+    presence: Presence,
+) -> None:  # fmt: skip
+    """Raise DataprepError, naming the first file, when `source` does not hold what was planned; TryLater when it is
+    away. It need not be the path that was planned from: files, sizes and times count.
 
     `rescan` reads the folders again. `mended` are files that the user has changed on purpose, see --retry-rejects.
     """
@@ -77,6 +86,12 @@ def check_inputs(
     difference = plan.first_difference(_items(rescan()), known)
     if difference:
         presence.require([difference[0]])
+        if not is_planned_path(plan, source):
+            raise DataprepError(
+                f"OUT {out} was begun with SOURCE {plan.source}, and {source} does not hold the same: "
+                f"'{difference[0]}' {difference[1]} (a copy needs its files' times: cp -a, rsync -a); go on with the "
+                f"former, give {_anew(out)}, or another OUT"
+            )
         raise DataprepError(
             f"SOURCE {plan.source} is not as it was when OUT {out} was begun: '{difference[0]}' {difference[1]}; "
             f"give {_anew(out)}"
@@ -118,8 +133,10 @@ def _shown(value: object) -> str:
     return "unset" if value is None else f"{value!r:.100}"
 
 
-def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
+def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], None]) -> Dataset | None:
     """The sealed dataset in `out` when it is what this command asks for; None when nothing is sealed there.
+
+    `check_source` is given the plan, if there is one, and raises where this command reads other files.
 
     Raises DataprepError when it is another set, or when its files are no longer as they were sealed.
     """
@@ -129,7 +146,8 @@ def completed(out: Path, source: str, options: ShardOptions) -> Dataset | None:
     plan = out / WORK / PLAN
     if plan.is_file():
         with closing(Plan.open(plan)) as saved:
-            check_options(saved, source, options, out)
+            check_options(saved, options, out)
+            check_source(saved)
     _check_same(_changed(dict(dataset.plan.get("options", {})), options), out)
     problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
     if problems:

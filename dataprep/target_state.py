@@ -10,7 +10,7 @@ from dataprep.lock import running_holder
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan
 from dataprep.swap import is_pending
-from dataprep.target import check_options, completed
+from dataprep.target import check_options, completed, is_planned_path
 from dataprep.workdir import Workdir
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
@@ -58,7 +58,12 @@ def _sealed(out: Path, source: str, options: ShardOptions, existing: Existing, p
     if existing.retry_rejects:
         count = many(sum(old.rejected.values()), "rejected file")
         return f"{holds}; --retry-rejects would look again at {count}{left}"
-    completed(out, source, options)
+
+    def check_files(saved: Plan) -> None:
+        if not is_planned_path(saved, source):
+            _check_same_files(saved, plan, source, out)
+
+    completed(out, options, check_files)
     return f"{holds}, with the same options; the job would do nothing (--overwrite builds anew){left}"
 
 
@@ -71,7 +76,12 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
         built = f"{shards}, {many(rejects, 'file')} rejected so far"
         if existing.restart:
             return f"OUT {out} holds an unfinished job ({built}): --restart would plan it again"
-        check_options(saved, source, options, out)
-        if saved.fingerprint != plan.fingerprint and not work.found("mended"):
-            raise DataprepError(f"SOURCE {source} is not as it was when OUT {out} was begun; --restart begins anew")
+        check_options(saved, options, out)
+        if not work.found("mended"):
+            _check_same_files(saved, plan, source, out)
     return f"OUT {out} holds this job, unfinished ({built}): it would go on"
+
+
+def _check_same_files(saved: Plan, plan: Plan, source: str, out: Path) -> None:
+    if saved.fingerprint != plan.fingerprint:
+        raise DataprepError(f"SOURCE {source} is not as it was when OUT {out} was begun; --restart begins anew")

@@ -33,6 +33,7 @@ class TerminalProgress:
         self._said = self._started
         self._done = self._total = self._rejected = 0
         self._shards = self._shards_done = 0
+        self._fallback = ""
         self._seen: deque[tuple[float, int]] = deque()  # when so many images were done
 
     def scanning(self, found: int) -> None:
@@ -73,6 +74,17 @@ class TerminalProgress:
         """Show what the plan finds odd, a line each."""
         for warning in warnings:
             self._say(label("Warning", "yellow", self._stream) + printable(warning))
+
+    def moved(self, before: str, now: str) -> None:
+        """Called when SOURCE is another path than that of the plan, and holds the same files."""
+        if self._verbosity >= 0:
+            self._say(printable(f"SOURCE {now} holds the same files as {before}, so this is the job that OUT is of"))
+
+    def fallback(self, what: str) -> None:
+        """Called each time that another engine takes over; said once."""
+        if what != self._fallback:
+            self._fallback = what
+            self.warn([what])
 
     def under_way(self, items: int) -> None:
         """Called about twice a second, with the images done in shards that are not in place."""

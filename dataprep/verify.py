@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dataprep.counting import many, were
 from dataprep.damage import DamagedSet
+from dataprep.errors import DataprepError, TryLater
 from dataprep.images import image_size
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import read_index
@@ -21,6 +22,7 @@ from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, l
 from schemas.errors import ContractError
 from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS, SPLITS, index_name
+from schemas.temporary_folder import temporary_folder_problem
 
 DECODE_DEADLINE_S = 60.0
 ROWS_NAMED = 5  # in a sentence; Verdict.damaged names all
@@ -200,6 +202,9 @@ class _DeepLook:
 
 
 def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
+    problem = temporary_folder_problem()
+    if problem:
+        raise (TryLater if problem.full else DataprepError)(problem.text)
     problems = []
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (

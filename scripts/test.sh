@@ -3,7 +3,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install '[test]'
 
-.venv/bin/ruff check --quiet --config scripts/ruff.toml dataprep trainer schemas tests benchmarks
+.venv/bin/ruff check --quiet --config scripts/ruff.toml mindspore_dataprep.py dataprep trainer schemas tests benchmarks
 .venv/bin/mypy --no-error-summary
 # Most tests wait for one process or another. A file stays whole: its tests may share what they have made.
 .venv/bin/python -m pytest -q -n 2 --dist loadfile "$@"

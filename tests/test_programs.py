@@ -101,3 +101,18 @@ def test_a_bar_fits_a_narrow_terminal() -> None:
     lines = shown.replace("\r", "\n").split("\n")
     assert any("epoch 3/12" in line for line in lines)
     assert max(map(len, lines)) <= 40
+
+
+@pytest.mark.parametrize(("program", "command"), [("dataprep", ["shard", "a", "b"]), ("trainer", ["run", "a"])])
+def test_a_path_at_the_beginning_of_a_usage_error_keeps_its_case(
+    tmp_path: Path, program: str, command: list[str]
+) -> None:
+    (tmp_path / "Job.toml").write_text("Foo = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", program, *command, "--config", "Job.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.startswith("Error: Job.toml: unknown key 'Foo'")) == (2, True)

@@ -32,7 +32,7 @@ from trainer.options import (
     training_options,
 )
 from trainer.progress import Command, make_progress, settings_shower, terminal_width
-from trainer.quiet import quieten
+from trainer.quiet import before_mindspore, need_temporary_folder, quieten
 from trainer.result import TrainResult
 from trainer.row_output import rows_to
 from trainer.signals import StopSignals
@@ -96,6 +96,7 @@ def run(
         foreseen = foresee(config, Path.cwd(), plan_cores, plan_memory)
         _print(json.dumps(foreseen.to_dict()) if as_json else foreseen.text(terminal_width(sys.stdout)))
         return
+    need_temporary_folder()
     if preview is not None:
         from trainer.preview import draw_preview
 
@@ -195,7 +196,7 @@ def evaluate(
 
     Example: trainer eval runs/dataset-1 demo/dataset --split val
     """
-    quieten(verbose)
+    before_mindspore(verbose)
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
         from trainer.evaluate import evaluate_checkpoint
@@ -242,7 +243,7 @@ def predict(
 
     Example: trainer predict runs/dataset-1 photos --top 3 --out predictions.csv
     """
-    quieten(verbose)
+    before_mindspore(verbose)
     asked = RunConfig(dataset="", **settings)
     with _stop_signals() as stop, rows_to(out) as stream:
         from trainer import predict as job
@@ -285,7 +286,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
     Example: trainer export runs/dataset-1 --format mindir
     """
-    quieten(verbose)
+    before_mindspore(verbose)
     asked = RunConfig(dataset="", **settings)
     from trainer.export import export_checkpoint
 
@@ -331,7 +332,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 
     Example: trainer doctor demo/dataset --model resnet18 --recipe imagenet
     """
-    quieten(verbose)
+    before_mindspore(verbose)
     with _stop_signals() as stop:
         from trainer.doctor import diagnose
         from trainer.wording import doctor_text
@@ -351,7 +352,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
 
     Example: trainer bench demo/dataset --against demo/raw --recipe imagenet
     """
-    quieten(verbose)
+    before_mindspore(verbose)
     with _stop_signals() as stop:
         from trainer.bench import compare
         from trainer.wording import bench_text

@@ -35,7 +35,8 @@ LAST_LINES = 12
 RANK_0_ENDED = "rank 0 has ended"
 LOGS = "ranks"  # the folder in the run's that keeps the logs
 
-# Runs as each rank and as msrun itself: {home} is where this package lies, which need not be on the path.
+# Runs as each rank and as msrun itself: {home} is where this package lies, which need not be on the path. It takes the
+# place of the working directory, where files of the user's may have the names of modules.
 RANK = """import json, sys
 sys.path[0] = {home!r}
 from trainer import launch
@@ -45,7 +46,7 @@ sys.argv[1:] = json.loads({arguments!r})
 main()
 """
 MSRUN = """import sys
-sys.path.append({home!r})
+sys.path[0] = {home!r}
 from trainer import launch
 launch.stay_with_parent()
 from mindspore.parallel.cluster.run import main
@@ -183,10 +184,8 @@ def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> 
     home = str(Path(__file__).resolve().parents[1])
     script = folder / "rank.py"
     script.write_text(RANK.format(home=home, arguments=json.dumps(arguments)))
-    # msrun starts whatever is called python: a name that a virtual environment or a Debian need not have.
-    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / "python").chmod(0o755)
-    paths = {rank.FOLDER: str(folder), "PATH": f"{folder}:{os.environ.get('PATH', '')}", "PYTHONUNBUFFERED": "1"}
+    path = f"{_folder_of_python(folder)}:{os.environ.get('PATH', '')}"
+    paths = {rank.FOLDER: str(folder), "PATH": path, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(ranks, folder, bind), str(script)]
     with (folder / "msrun.log").open("wb") as log:
         process = subprocess.Popen(
@@ -198,6 +197,26 @@ def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> 
             process.wait(GRACE_S if _read(folder, "end", 0) == "0" else 0)
     finally:
         _kill(process, folder, ranks)
+
+
+def _folder_of_python(folder: Path) -> Path:
+    """The folder in which `python` is this interpreter.
+
+    msrun starts whatever PATH finds by that name, which a virtual environment or a Debian need not have.
+    """
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    if os.access(python, os.X_OK):
+        return folder
+    # Nothing is executed from a disk mounted noexec. A link is: what counts is where its target lies. But a virtual
+    # environment is recognised by the folder that its interpreter was called from, and it always has a `python`.
+    beside = Path(sys.executable).with_name("python")
+    if beside.exists() and beside.samefile(sys.executable):
+        return beside.parent
+    python.unlink()
+    python.symlink_to(sys.executable)
+    return folder
 
 
 def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str]:

@@ -1,8 +1,11 @@
-"""Keeps MindSpore's own warnings from drowning the program's output."""
+"""What comes before MindSpore is imported: its own warnings are kept quiet, and a temporary folder is asked for."""
 
 import logging
 import os
 import warnings
+
+from schemas.temporary_folder import temporary_folder_problem
+from trainer.errors import Busy, TrainerError
 
 ERRORS_ONLY = "3"
 
@@ -14,3 +17,16 @@ def quieten(verbose: bool) -> None:
     os.environ.setdefault("GLOG_v", ERRORS_ONLY)
     warnings.filterwarnings("ignore")
     logging.getLogger("MindSpore").setLevel(logging.ERROR)
+
+
+def need_temporary_folder() -> None:
+    """Raise TrainerError where there is none, and Busy where the disks of all are full."""
+    problem = temporary_folder_problem()
+    if problem:
+        raise (Busy if problem.full else TrainerError)(problem.text)
+
+
+def before_mindspore(verbose: bool) -> None:
+    """All that a command needs which imports MindSpore at once."""
+    need_temporary_folder()
+    quieten(verbose)

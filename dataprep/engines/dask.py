@@ -27,6 +27,7 @@ from typing import Any
 from dataprep.engines.local import Crew, TaskKilled
 from dataprep.errors import DataprepError, TryLater
 from dataprep.keys import encode_name
+from dataprep.memory import is_shortage
 from dataprep.options import ShardOptions
 from dataprep.proof import end_child
 from dataprep.software import software
@@ -99,10 +100,21 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
     elif options.dask_scheduler_file:
         yield _told_address(options.dask_scheduler_file)
     else:
-        from distributed import LocalCluster
+        cluster = _local_cluster(workers)
+        try:
+            yield cluster.scheduler_address
+        finally:
+            with suppress(Exception):
+                cluster.close(timeout=CLOSE_S)
 
-        # No dashboard and only free ports, so that jobs do not meet. As with a process pool, memory is the user's.
-        cluster = LocalCluster(
+
+def _local_cluster(workers: int) -> Any:
+    """Worker processes on this machine. Raises DataprepError where it lacks what they need."""
+    from distributed import LocalCluster
+
+    # No dashboard and only free ports, so that jobs do not meet. As with a process pool, memory is the user's.
+    try:
+        return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
@@ -110,11 +122,16 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )
-        try:
-            yield cluster.scheduler_address
-        finally:
-            with suppress(Exception):
-                cluster.close(timeout=CLOSE_S)
+    except (OSError, RuntimeError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if is_shortage(cause):
+            raise cause from None
+        raise DataprepError(
+            f"the workers of a local Dask cluster cannot be started ({cause}); they need /dev/shm and a temporary "
+            "folder (TMPDIR) that can be written to; --engine process goes on without"
+        ) from None
 
 
 def _told_address(path: Path) -> str:

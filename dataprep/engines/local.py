@@ -1,5 +1,6 @@
 """Engines on this machine, and what every engine gives."""
 
+import errno
 import multiprocessing
 import os
 import threading
@@ -9,24 +10,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dataprep.errors import DataprepError
 from dataprep.memory import demand_threads, is_shortage
 from dataprep.options import ShardOptions
 from dataprep.worker import start_process
 
 # There is a worker for each core, so a library that starts a thread for each core again only makes them wait.
 _THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS")
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # a pool needs pipes too
 
 
 class Crew(NamedTuple):
     """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
     prove what they build, since they are not all on this machine; `killable` that they are processes of their own.
+    `fallback` says why this engine works in place of the one that was asked for.
     """
 
     executor: Executor
     workers: Callable[[], int]
     proves: bool = False
     killable: bool = True
+    fallback: str | None = None
 
 
 class TaskKilled(BrokenExecutor):
@@ -54,7 +57,9 @@ def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> 
 
 @contextmanager
 def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
-    """A pool of local processes. Left by an error, running tasks are ended, not waited for."""
+    """A pool of local processes, or this process where a pool cannot be made. Left by an error, running tasks are
+    ended, not waited for.
+    """
     demand_threads(2)  # the pool's own
     for library in _THREADED:  # a worker loads NumPy before it runs a line of ours, and inherits this
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
@@ -62,12 +67,11 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
     try:
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
     except OSError as error:
-        if is_shortage(error):
+        if is_shortage(error) or error.errno in _NO_DESCRIPTORS:
             raise
-        raise DataprepError(
-            f"worker processes cannot be started, because /dev/shm cannot be used ({error.strerror}); mount it "
-            "writable with at least 1 MiB, or give --engine serial"
-        ) from None
+        # Semaphores are files in /dev/shm, which a container may give too small, read-only or not at all.
+        yield Crew(SerialExecutor(), lambda: 1, killable=False, fallback=_no_pool(error))
+        return
     with _thread_shortages() as check_threads:
 
         def count() -> int:
@@ -83,6 +87,13 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
                 worker.kill()
             raise
         pool.shutdown()
+
+
+def _no_pool(error: OSError) -> str:
+    return (
+        "--engine process was asked for, serial is in effect, on one core, because /dev/shm cannot be used "
+        f"({error.strerror}); mounted writable with at least 1 MiB it lets worker processes start"
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib
+import logging
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
@@ -15,6 +16,7 @@ from dataprep.terminal import duration, size
 
 def need(*packages: str) -> None:
     """Raise DataprepError unless these packages of the extra `report` can be imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # or it reports at length that it has no home folder
     for package in packages:
         try:
             importlib.import_module(package)

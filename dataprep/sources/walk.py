@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject
+from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject, size_and_time
 from dataprep.keys import decode_name, encode_name, path_to_key
 from dataprep.memory import is_shortage
 from dataprep.sources.ignore import IgnorePatterns
@@ -212,7 +212,7 @@ def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tu
     ending = path[path.rfind(b".") :].lower().decode("latin-1")  # a name without a dot has no such ending either way
     if ending not in _IMAGE_NAMES and not opens_as_image(os.path.join(root, path)):
         return Ignored(key, "no image by name or content")
-    return found.st_size, found.st_mtime_ns
+    return size_and_time(found)
 
 
 def has_image_name(name: str) -> bool:

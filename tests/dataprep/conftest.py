@@ -28,10 +28,12 @@ def picture(number: int, kind: str = "JPEG", size: tuple[int, int] = (24, 16)) -
 
 
 class Silent:
-    """A Progress that shows nothing and remembers which shards were built."""
+    """A Progress that shows nothing and remembers which shards were built, and which engine took over why."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.fallbacks: set[str] = set()
+        self.moves: list[tuple[str, str]] = []
 
     def scanning(self, found: int) -> None:
         pass
@@ -41,6 +43,12 @@ class Silent:
 
     def under_way(self, items: int) -> None:
         pass
+
+    def moved(self, before: str, now: str) -> None:
+        self.moves.append((before, now))
+
+    def fallback(self, what: str) -> None:
+        self.fallbacks.add(what)
 
     def built(self, receipt: Any, planned: Any) -> None:
         self.names.append(planned.name)

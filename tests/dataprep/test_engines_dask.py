@@ -1,5 +1,6 @@
 """The engine dask, with a real scheduler and workers that are killed, stopped and wrong."""
 
+import errno
 import os
 import signal
 import socket
@@ -236,6 +237,17 @@ def test_a_local_cluster_gives_the_same_bytes_and_says_nothing_of_its_own(
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert digests(tmp_path / "out") == calm
+
+
+def test_a_local_cluster_without_shared_memory_is_one_sentence(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(distributed, "LocalCluster", refuse)
+    with pytest.raises(DataprepError, match=r"No space left on device\); they need /dev/shm"):
+        shard(raw, tmp_path / "out", engine="dask", workers=1)
 
 
 def test_a_task_run_twice_at_once_is_committed_once(raw: Path, sealed: Path) -> None:

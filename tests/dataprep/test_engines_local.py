@@ -2,22 +2,41 @@
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dataprep import pipeline
 from dataprep.engines import local
-from dataprep.errors import DataprepError
-from dataprep.options import ShardOptions
+from tests.dataprep.conftest import QUICK, Silent, digests, shard
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.ENOENT, errno.EACCES])
-def test_a_shared_memory_folder_that_cannot_be_used_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def refuse_pool(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(local, "ProcessPoolExecutor", refuse)
-    with pytest.raises(DataprepError, match=r"/dev/shm cannot be used .*--engine serial"):
-        local.process(ShardOptions(), 1, str(tmp_path), tmp_path).__enter__()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.ENOENT, errno.EACCES, errno.ENOSYS])
+def test_without_shared_memory_the_serial_engine_makes_the_same_bytes_and_says_so(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    shard(raw, tmp_path / "serial", num_shards=3)
+    refuse_pool(monkeypatch, number)
+    progress = Silent()
+    pipeline.shard(raw, tmp_path / "out", replace(QUICK, engine="process", workers=2, num_shards=3), progress)
+    assert digests(tmp_path / "out") == digests(tmp_path / "serial")
+    [said] = progress.fallbacks
+    assert "process was asked for, serial is in effect" in said
+    assert f"/dev/shm cannot be used ({os.strerror(number)})" in said
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+def test_a_pool_that_fails_for_another_reason_is_not_replaced(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse_pool(monkeypatch, number)
+    with pytest.raises(Exception, match=os.strerror(number)):
+        shard(raw, tmp_path / "out", engine="process", workers=2)

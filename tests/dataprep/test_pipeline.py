@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,10 +92,64 @@ def test_out_with_a_name_that_mindspore_cannot_open_is_refused(raw: Path, tmp_pa
         shard(raw, tmp_path / os.fsdecode(b"out\xff"))
 
 
-def test_another_source_is_refused(raw: Path, sealed: Path, tmp_path: Path) -> None:
-    raw.rename(tmp_path / "moved")
-    with pytest.raises(DataprepError, match="was begun with SOURCE"):
-        shard(tmp_path / "moved", sealed, num_shards=3)
+def other_path(raw: Path, how: str) -> Path:
+    """`raw` by another path: through `..`, a link, after a move, or as a copy with its times."""
+    other = raw.parent / "other"
+    if how == "dots":
+        other.mkdir()
+        return other / ".." / raw.name
+    if how == "link":
+        other.symlink_to(raw.name)
+    elif how == "moved":
+        raw.rename(other)
+    else:
+        shutil.copytree(raw, other)
+    return other
+
+
+@pytest.mark.parametrize("how", ["dots", "link", "moved", "copy"])
+def test_the_same_files_by_another_path_are_the_same_complete_job(raw: Path, sealed: Path, how: str) -> None:
+    before = digests(sealed)
+    other, progress = other_path(raw, how), Silent()
+    summary = pipeline.shard(other, sealed, replace(QUICK, num_shards=3), progress)
+    assert (summary.already_complete, digests(sealed)) == (True, before)
+    assert progress.moves == ([(str(raw), str(other))] if how in ("moved", "copy") else [])
+
+
+@pytest.mark.parametrize("how", ["link", "moved", "copy"])
+def test_an_unfinished_job_goes_on_with_the_same_files_by_another_path(raw: Path, sealed: Path, how: str) -> None:
+    before = digests(sealed)
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord1.db").unlink()
+    other, progress = other_path(raw, how), Silent()
+    if how == "copy":
+        shutil.rmtree(raw)  # so that what is read is the copy
+    pipeline.shard(other, sealed, replace(QUICK, num_shards=3), progress)
+    assert (progress.names, digests(sealed)) == (["train.mindrecord1"], before)
+
+
+def test_a_path_that_a_job_was_taken_over_to_is_known_when_it_is_away(raw: Path, sealed: Path) -> None:
+    (sealed / "dataset.json").unlink()
+    (sealed / "train.mindrecord1.db").unlink()
+    other = other_path(raw, "moved")
+    shard(other, sealed, num_shards=3)
+    (sealed / "dataset.json").unlink()
+    other.rename(raw.parent / "unmounted")
+    with pytest.raises(TryLater, match="is away"):
+        shard(other, sealed, num_shards=3)
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["sealed", "unfinished"])
+def test_other_files_by_another_path_are_refused_in_one_sentence(raw: Path, sealed: Path, done: bool) -> None:
+    other = other_path(raw, "copy")
+    os.utime(other / "cat" / "01.png", (1, 1))
+    if not done:
+        (sealed / "dataset.json").unlink()
+    with pytest.raises(DataprepError) as refused:
+        shard(other, sealed, num_shards=3)
+    assert f"was begun with SOURCE {raw}, and {other} does not hold the same: 'cat/01.png' has changed" in str(
+        refused.value
+    )
 
 
 def test_only_missing_shards_are_built_again(raw: Path, sealed: Path) -> None:
@@ -353,3 +408,11 @@ def test_build_shard_is_idempotent(sealed: Path, raw: Path) -> None:
     assert receipts[0].shard == receipts[1].shard
     assert receipts[0].rejects == [] == receipts[1].rejects
     plan.close()
+
+
+@pytest.mark.parametrize("seconds", [15_032_385_535, -2_147_483_648, -1, 0], ids=["2446", "1901", "1969", "1970"])
+def test_files_of_any_date_are_sealed_and_known_again(raw: Path, tmp_path: Path, seconds: int) -> None:
+    os.utime(raw / "cat" / "01.png", (seconds, seconds))
+    assert shard(raw, tmp_path / "out").written == 40
+    (tmp_path / "out" / "dataset.json").unlink()
+    assert shard(raw, tmp_path / "out").built == 0

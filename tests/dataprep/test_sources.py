@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.item import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject
+from dataprep.item import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject, size_and_time
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.sources.walk import WalkOptions
 from tests.dataprep.conftest import Files, picture
@@ -331,3 +331,10 @@ def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None
 def test_a_split_of_one_class_with_folders_and_images_is_taken(files: Files) -> None:
     names = ["train/cat/old/1.jpg", "train/cat/2.jpg", "val/cat/3.jpg"]
     assert detect_layout(files(dict.fromkeys(names, b"x")), WalkOptions()) == "splits"
+
+
+@pytest.mark.parametrize("seconds", [1 << 40, -(1 << 40)])
+def test_a_time_that_sqlite_cannot_hold_is_the_last_or_the_first_moment(seconds: int) -> None:
+    found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 7, 0, 0, 0), {"st_mtime_ns": seconds * 10**9})
+    size, mtime_ns = size_and_time(found)
+    assert (size, abs(mtime_ns), mtime_ns > 0) == (7, (1 << 63) - 1, seconds > 0)

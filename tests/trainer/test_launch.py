@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 
 from schemas.dataset import load_dataset
 from tests.trainer.test_process import finish, start
-from trainer import checkpoint, data, loop
+from trainer import checkpoint, data, launch, loop
 from trainer.config import RunConfig
 from trainer.device import InEffect
 from trainer.launch import msrun_options
@@ -147,3 +148,19 @@ def ranks_alive(folder: Path) -> list[str]:
             except OSError:
                 continue
     return found
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["venv", "debian"])
+def test_python_is_this_interpreter_where_the_temporary_folder_is_noexec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for name in ("python3", "python") if named else ("python3",):
+        (binaries / name).symlink_to(os.path.realpath(sys.executable))
+    (tmp_path / "ranks").mkdir()
+    monkeypatch.setattr(sys, "executable", str(binaries / "python3"))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as access(2) says of a file on such a disk
+    found = launch._folder_of_python(tmp_path / "ranks")
+    assert (found == binaries) is named
+    assert (found / "python").resolve() == Path(sys.executable).resolve()

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib
+import logging
 from collections.abc import Iterable
 from importlib import resources
 from typing import Any
@@ -42,6 +43,7 @@ def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) ->
 
 def need(*packages: str) -> None:
     """Raise TrainerError unless these packages of the extra `report` can be imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # or it reports at length that it has no home folder
     for package in packages:
         try:
             importlib.import_module(package)
