@@ -69,6 +69,16 @@ __attribute__((constructor)) static void prepare(void) {
     root_length = root ? strlen(root) : 0;
 }
 
+/* Reads the environment again: for a process that was forked from one that did, see server.py. */
+void faults_restart(void) {
+    is_ready = is_short = is_kill = fault_errno = 0;
+    first = 0;
+    count = 1;
+    state = NULL;
+    root = NULL;
+    prepare();
+}
+
 static int is_below_root(const char *path) {
     return path && !strncmp(path, root, root_length) && (path[root_length] == '/' || !path[root_length]);
 }

@@ -11,7 +11,7 @@ import signal
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,13 +69,14 @@ class Faults:
     """The library, built, and a folder of its own for what is counted and printed."""
 
     folder: Path
+    launch: "Callable[[Sequence[str], dict[str, str], float], Ended] | None" = None  # run_plainly, or a Server's
     library: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.library = self.folder / "faults.so"
         if not self.library.exists():
-            _build(self.library)
+            build(self.library)
 
     def trace(self, command: Sequence[str], root: Path, env: dict[str, str] | None = None) -> tuple[Ended, list[Point]]:
         """Run it undisturbed; the calls below `root` in their order."""
@@ -104,7 +105,7 @@ class Faults:
         state = self.folder / "state"
         state.write_bytes(STATE.pack(0, 0))
         shared = {"LD_PRELOAD": str(self.library), "FAULT_ROOT": str(root), "FAULT_STATE": str(state)}
-        ended = run_plainly(command, {**shared, **env}, timeout)
+        ended = (self.launch or run_plainly)(command, {**shared, **env}, timeout)
         calls, failed = STATE.unpack(state.read_bytes())
         return Ended(ended.code, ended.out, ended.err, failed, calls, ended.left)
 
@@ -123,7 +124,7 @@ def run_plainly(command: Sequence[str], env: dict[str, str] | None = None, timeo
         with suppress(subprocess.TimeoutExpired):
             started.wait(timeout)
         code = started.returncode  # None: it hangs
-        left = _end_group(started.pid, wait_s=10.0 if code is not None else 0.0) and code is not None
+        left = end_group(started.pid, wait_s=10.0 if code is not None else 0.0) and code is not None
         started.wait()
         texts = []
         for stream in (out, err):
@@ -155,7 +156,7 @@ def copy(template: Path, to: Path) -> None:
         shutil.copytree(template, to, symlinks=True)
 
 
-def _build(library: Path) -> None:
+def build(library: Path) -> None:
     compiler = shutil.which("cc")
     if not compiler:
         raise NoCompiler("no C compiler (cc) is on PATH")
@@ -172,7 +173,7 @@ def _point(line: str) -> Point:
     return Point(int(number), int(process), call, path)
 
 
-def _end_group(group: int, wait_s: float) -> bool:
+def end_group(group: int, wait_s: float) -> bool:
     """Whether processes of this group are still there after so long; they are ended."""
     turns = int(wait_s / 0.05)
     for _ in range(turns):
