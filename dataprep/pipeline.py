@@ -1,11 +1,10 @@
 """The main path of `dataprep shard`: scan, plan, build what is missing, look for duplicates, seal."""
 
-import errno
 import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from dataprep import duplicates
 from dataprep.absence import Presence, look_again, watch
 from dataprep.build import Built, build_missing, worker_count
+from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
 from dataprep.duplicates import Duplicate
 from dataprep.engines import check_engine
 from dataprep.errors import DataprepError, TryLater
@@ -42,7 +42,6 @@ from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pendi
 from dataprep.target import check_inputs, check_options, check_schema, check_space, check_target, completed
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
-from schemas.errors import AWAY_ERRORS
 from schemas.layout import PLAN, WORK
 
 LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
@@ -94,7 +93,12 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
     """
     job = _Job(source.absolute(), options, existing, progress, time.monotonic())
     with disk_errors(out):
-        settle(out)
+        return uninterrupted(out, partial(_shard, out, job))
+
+
+def _shard(out: Path, job: _Job) -> Summary:
+    options, existing = job.options, job.existing
+    settle(out)
     beside = existing.beside(out)
     old = replaced_set(out) if beside else None
     with still_sealed(out) if old else nullcontext(), disk_errors(out):
@@ -107,7 +111,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
         check_target(out, job.source, options.quarantine, file_names(old) if old else frozenset())
         check_engine(options.engine)
         check_source(job.source, out, options)
-        with Workdir(out) as work:
+        with Workdir(out) as work, sqlite_scratch(work.folder):
             check_settled(out)
             dataset, built = _replace(work, beside, old, job) if beside and old else _build(work, work, job)
     return summarise(out, dataset, built, job.started)
@@ -119,7 +123,7 @@ def _check_unchanged(out: Path, job: _Job) -> None:
     if not work.plan.is_file():
         raise no_job(out)
     presence = Presence(job.source, job.options.deadline)
-    with closing(Plan.open(work.plan)) as plan:
+    with closing(Plan.open(work.plan)) as plan, sqlite_scratch(work.folder):
         rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
         check_inputs(plan, work.found("mended"), rescan, out, presence)
 
@@ -256,32 +260,6 @@ def _drop_leaks(found: list[Duplicate], plan: Plan, work: Workdir) -> bool:
         if here:
             work.exclude(shard.name, here)
     return bool(dropped)
-
-
-@contextmanager
-def disk_errors(out: Path) -> Iterator[None]:
-    """Turn what a disk does to a job into a sentence; what waiting cures into TryLater."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or out
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
-            raise TryLater(f"{what} at {where}; make room, then the same command goes on") from None
-        if error.errno == errno.EFBIG:
-            raise DataprepError(
-                f"a file at {where} may not grow any larger (file-size limit); raise `ulimit -f`, or use a smaller "
-                "--shard-size with --restart"
-            ) from None
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise DataprepError(
-                f"cannot write at {where}: {error.strerror}; mend that and the same command goes on"
-            ) from None
-        if error.errno in AWAY_ERRORS:
-            raise TryLater(
-                f"the disk fails at {where}: {error.strerror}; once it is well, the same command goes on"
-            ) from None
-        raise
 
 
 def summarise(out: Path, dataset: Dataset, built: Built, started: float, already_complete: bool = False) -> Summary:

@@ -1,6 +1,5 @@
 """`dataprep shard --dry-run`: the whole plan, and what it will cost, without writing anything."""
 
-import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -15,7 +14,7 @@ from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
 from dataprep.progress import Progress
 from dataprep.reading import read_item
-from dataprep.target import check_schema, check_target
+from dataprep.target import check_schema, check_target, free_bytes
 
 SAMPLE = 200
 # What a job takes beside its images, in seconds, and the proof of a MB; docs/operations.md, "What a job costs".
@@ -47,7 +46,7 @@ class Preview:
     ignored: dict[str, int]
     warnings: list[str]
     bytes: int
-    free_bytes: int
+    free_bytes: int | None
     workers: int
     seconds: float
     sampled: int
@@ -83,7 +82,7 @@ def preview(source: Path, out: Path, options: ShardOptions, progress: Progress) 
             ignored=plan.ignored,
             warnings=plan.warnings,
             bytes=size,
-            free_bytes=shutil.disk_usage(_existing(out)).free,
+            free_bytes=free_bytes(_existing(out)),
             workers=workers,
             seconds=round(START_S[options.prove] + (seconds * plan.item_count + proof) / workers, 1),
             sampled=min(SAMPLE, plan.item_count),

@@ -21,6 +21,8 @@ from schemas.errors import ContractError
 from schemas.layout import DATASET, DUPLICATES, REJECTS, index_name
 
 ASIDE = ".aside"  # behind the name of a file while names are swapped
+UNFINISHED = "salvage.unfinished"  # in a new set while its rows are written: the digest of the set they come from
+OTHERS = (REJECTS, DUPLICATES, DATASET)
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,10 @@ def salvage(folder: Path, new: Path) -> Salvaged:
     """Write the rows of `folder` that are sound into a new sealed set in `new`, and list the others as rejects.
 
     A row is sound when it can be read, is what was noted when it was written (where .work came along), and its
-    image decodes. Raises DataprepError when `new` is not an empty folder.
+    image decodes. Begun again after a kill, it begins anew. Raises DataprepError when `new` is not an empty folder.
     """
     dataset = load_dataset(folder)
-    if new.exists() and (not new.is_dir() or any(new.iterdir())):
-        raise DataprepError(f"{new} is not an empty folder; choose another")
-    new.mkdir(parents=True, exist_ok=True)
+    _claim(new, dataset)
     found_at = {target.name: path for path, target in _misplaced(folder, dataset.shards).items()}
     lost: list[Reject] = []
     splits, gone = {}, {}
@@ -129,7 +129,22 @@ def salvage(folder: Path, new: Path) -> Salvaged:
             new / listed, kept + (json_lines(reject.to_dict() for reject in lost) if listed == REJECTS else b"")
         )
     write_whole(new / DATASET, made.to_json())
+    (new / UNFINISHED).unlink()
     return Salvaged(str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone)
+
+
+def _claim(new: Path, dataset: Dataset) -> None:
+    """Make the folder of a new set, or empty it of what a salvage of the same set that was killed has left in it."""
+    mark = new / UNFINISHED
+    if mark.is_file() and mark.read_text() in ("", dataset.digest):  # empty: killed before it was written
+        names = [name for shard in dataset.shards for name in (shard.name, index_name(shard.name))]
+        for name in (DATASET, *names, *(f"{listed}{end}" for listed in OTHERS for end in ("", ".part"))):
+            (new / name).unlink(missing_ok=True)
+        mark.unlink()
+    if new.exists() and (not new.is_dir() or any(new.iterdir())):
+        raise DataprepError(f"{new} is not an empty folder; choose another")
+    new.mkdir(parents=True, exist_ok=True)
+    mark.write_text(dataset.digest)
 
 
 def _salvage_split(

@@ -50,7 +50,7 @@ class Workdir:
     def __enter__(self) -> "Workdir":
         try:
             self._receipts.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (PermissionError, FileNotFoundError, NotADirectoryError) as error:
             raise DataprepError(f"cannot write to OUT {self.out}: {error.strerror}") from None
         self._lock = Lock(self.folder / "lock")
         self._lock.__enter__()
@@ -59,8 +59,10 @@ class Workdir:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sweep()
-        self._lock.__exit__()
+        try:
+            self._sweep()
+        finally:
+            self._lock.__exit__()
 
     def _sweep(self) -> None:
         """Take away what a killed job was writing."""

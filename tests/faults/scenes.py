@@ -43,6 +43,7 @@ def _raw(source: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture(number, "PNG" if number % 3 else "JPEG"))
     (source / "cat" / "bad.jpg").write_bytes(b"<html>")
+    (source / "cat" / "notes").write_text("no image by name or content")
 
 
 def _plain(*words: str, **env: str) -> Ended:

@@ -74,7 +74,8 @@ def serve(modules: Sequence[str]) -> None:
     for line in iter(sys.stdin.readline, ""):
         child = os.fork()
         if child == 0:
-            return _run(json.loads(line))
+            _run(json.loads(line))
+            return
         print(child, flush=True)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
