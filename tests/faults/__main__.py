@@ -22,6 +22,7 @@ FAULTS = [*map(Fault, ERRORS), *(Fault(error, lasts=True) for error in LASTING),
 class Table:
     """How often a scene ended how, by fault, and each ending that is wrong."""
 
+    scene: str
     ends: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     points: int = 0
@@ -32,19 +33,19 @@ class Table:
         self.ends[str(fault), "wrong" if wrong else f"exit {code}" if code >= 0 else "killed"] += 1
         if wrong:
             self.wrong.append(f"{fault} at {point.number} {point.call} {point.path}: {'; '.join(wrong)}: {said[:300]}")
+            print(f"  WRONG {self.scene}: {self.wrong[-1]}", flush=True)
 
     def lines(self) -> Iterator[str]:
-        """One a fault, then what is wrong."""
+        """One a fault."""
         for fault in dict.fromkeys(fault for fault, _ in self.ends):
             ends = ", ".join(f"{n} {end}" for (which, end), n in sorted(self.ends.items()) if which == fault)
             yield f"  {fault:9s} {ends}"
-        yield from (f"  WRONG {line}" for line in self.wrong)
 
 
 def play(scene: str, faults: list[Fault], every: int, seed: int, lane: Path) -> Table:
     """Every `every`-th point of a scene with each fault; from a seeded first one."""
     counter = Faults(lane)
-    table = Table()
+    table = Table(scene)
     with Server(counter.library, MODULES, lane) as server:
         if SCENES[scene].alone:
             counter.launch = server.launch
