@@ -15,6 +15,7 @@ from dataprep.receipt import ROWS, NotedRow, blob_digest, noted_rows
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
+from schemas.files import listing
 from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, SPLITS, index_name
 
@@ -56,7 +57,7 @@ def verify(folder: Path, full: bool = True, decode: bool = False) -> Verdict:
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
     known = {shard.name for shard in dataset.shards}
-    names = sorted(path.name for split in SPLITS for path in folder.glob(f"{split}.mindrecord*"))
+    names = sorted(path.name for split in SPLITS for path in listing(folder, f"{split}.mindrecord*"))
     strange = [name for name in names if name not in known and name.removesuffix(".db") not in known]
     return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
 

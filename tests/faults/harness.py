@@ -142,7 +142,7 @@ def complaints(ended: Ended) -> list[str]:
         found.append(f"exit {ended.code}")
     if "Traceback (most recent call last)" in ended.err:
         found.append("traceback")
-    if ended.code in (1, 75) and not ended.err.strip():
+    if ended.code in (1, 75) and not (ended.err + ended.out).strip():
         found.append("says nothing")
     if ended.left:
         found.append("leaves processes")
