@@ -5,7 +5,7 @@ import os
 import resource
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,14 +46,23 @@ def uninterrupted(out: Path, work: Callable[[], _T]) -> _T:
 
 @contextmanager
 def sqlite_scratch(folder: Path) -> Iterator[None]:
-    """Have SQLite keep its temporary files in `folder`, where there is room for the set; not in /tmp or memory."""
-    before = os.environ.get("SQLITE_TMPDIR")
-    os.environ["SQLITE_TMPDIR"] = before or str(folder.absolute())
+    """Have SQLite keep its temporary files in `folder`, where there is room for the set, unless SQLITE_TMPDIR names
+    another; a small /tmp would end the job.
+    """
+    if os.environ.get("SQLITE_TMPDIR"):
+        yield
+        return
+    _keep_temporary(str(folder.absolute()))
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["SQLITE_TMPDIR"]
+        _keep_temporary("")
+
+
+def _keep_temporary(folder: str) -> None:
+    # For all connections of this process: SQLite itself reads SQLITE_TMPDIR only once, when it is loaded.
+    with closing(sqlite3.connect(":memory:")) as any_database, suppress(sqlite3.Error):
+        any_database.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
 
 
 def explained(error: Exception, place: object) -> DataprepError | None:

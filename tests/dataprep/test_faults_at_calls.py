@@ -155,4 +155,3 @@ def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monke
         held = [os.readlink(link) for link in links if os.path.islink(link)]
         database.close()
     assert any(path.startswith(str(tmp_path)) for path in held)
-    assert "SQLITE_TMPDIR" not in os.environ
