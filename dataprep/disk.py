@@ -14,6 +14,8 @@ from dataprep.memory import is_shortage
 from schemas.errors import PASSING_ERRORS
 from schemas.sqlite_errors import disk_error
 
+# Whatever file they are met at, they say nothing of its disk: a signal came, or too many files are open.
+OWN_ERRORS = frozenset({errno.EINTR, errno.EMFILE, errno.ENFILE})
 TRIES = 5  # so often is done again what a signal has interrupted
 _T = TypeVar("_T")
 
