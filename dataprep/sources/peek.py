@@ -4,6 +4,7 @@ import os
 import queue
 import threading
 
+from dataprep.disk import OWN_ERRORS
 from dataprep.images.signatures import looks_like_image
 from dataprep.memory import demand_threads, is_shortage
 from schemas.errors import PASSING_ERRORS
@@ -49,7 +50,7 @@ class _Reader:
             return True
         if not isinstance(answer, Exception):
             return answer
-        if isinstance(answer, OSError) and answer.errno not in PASSING_ERRORS and not is_shortage(answer):
+        if isinstance(answer, OSError) and answer.errno not in PASSING_ERRORS | OWN_ERRORS and not is_shortage(answer):
             return True
         raise answer
 

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from dataprep import disk, target
+from dataprep import disk, pipeline, target
 from dataprep.errors import DataprepError, TryLater
+from dataprep.item import ClosedFolder
 from dataprep.plan import Plan
+from dataprep.sources.closed import check_passing
 from dataprep.workdir import Workdir
 from schemas.files import files_below, listing
 from schemas.sqlite_errors import disk_error
+from tests.dataprep.conftest import shard
 from tests.faults.__main__ import FAULTS
 from tests.faults.harness import Faults, NoCompiler
 from tests.faults.scenes import MODULES, SCENES, Stage
@@ -155,3 +158,22 @@ def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monke
         held = [os.readlink(link) for link in links if os.path.islink(link)]
         database.close()
     assert any(path.startswith(str(tmp_path)) for path in held)
+
+
+@pytest.mark.parametrize("number", [errno.EINTR, errno.EMFILE])
+def test_what_is_wrong_with_this_process_is_not_blamed_on_source(tmp_path: Path, number: int) -> None:
+    with pytest.raises(OSError, match="why") as raised:
+        check_passing(tmp_path, ClosedFolder("cat", number, "why"))
+    assert (raised.value.errno, raised.value.filename) == (number, f"{tmp_path}/cat")
+
+
+def test_a_receipt_that_is_gone_before_the_seal_is_said(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(*_: Any) -> list[Any]:
+        (tmp_path / "out" / ".work" / "receipts" / "val.mindrecord0.json").unlink()
+        return []
+
+    monkeypatch.setattr(pipeline, "_find_duplicates", remove)
+    with pytest.raises(DataprepError, match=r"val\.mindrecord0 was built and .* are gone now"):
+        shard(raw, tmp_path / "out", num_shards=2)
