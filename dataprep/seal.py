@@ -27,8 +27,8 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     gone = [planned.name for planned in plan.shards if planned.name not in receipts]
     if gone:
         raise DataprepError(
-            f"{gone[0]} was built and its files or its receipt in {work.folder} are gone now: something else removed or "
-            "moved them; the same command builds it again"
+            f"{gone[0]} was built and its files or its receipt in {work.folder} are gone now: something else removed "
+            "or moved them; the same command builds it again"
         )
     ordered = [receipts[planned.name] for planned in plan.shards]
     rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
