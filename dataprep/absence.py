@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
 from dataprep.images import Refusal
 from dataprep.item import Found, Reject
@@ -57,6 +58,8 @@ class Presence:
         thread.join(self._deadline_s)
         found = answer[0] if answer else self._away(self._source, f"it did not answer within {self._deadline_s:g} s")
         if isinstance(found, OSError):
+            if found.errno in OWN_ERRORS:
+                raise found
             raise self._away(found.filename or self._source, found.strerror or str(found)) from None
         if isinstance(found, TryLater):
             raise found

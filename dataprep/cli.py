@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from dataprep.counting import many
+from dataprep.disk import disk_errors, explained, uninterrupted
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.interrupts import Interrupted, raise_on_signals
 from dataprep.keys import printable
@@ -30,6 +31,7 @@ from schemas.working_directory import leave_unusable_directory
 if TYPE_CHECKING:
     from dataprep.options import ShardOptions
 
+_T = TypeVar("_T")
 OUT_OF_MEMORY = (
     "memory, a process or a thread could not be allocated; raise the limit (`ulimit -v`, `ulimit -u`, the memory "
     "of the batch job) or use fewer --workers; the same command goes on"
@@ -87,18 +89,24 @@ class Program(click.Group):
             sys.stderr.close()
             sys.exit(1)
         except Exception as error:
+            said = explained(error, "a file")
+            if said is not None:
+                _fail(str(said), said.exit_code)
             if not is_shortage(error):
                 raise
             _fail(f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})", TryLater.exit_code)
 
 
-def _settle(folder: Path) -> None:
-    """Finish what a killed `shard` has left half moved, before a command reads the set."""
-    from dataprep.pipeline import disk_errors
+def _settled(folder: Path, work: Callable[[], _T]) -> _T:
+    """What `work` makes of the set in `folder`, after what a killed `shard` has left half moved there is finished."""
     from dataprep.swap import settle
 
-    with disk_errors(folder):
+    def whole() -> _T:
         settle(folder)
+        return work()
+
+    with disk_errors(folder):
+        return uninterrupted(folder, whole)
 
 
 def _echo(result: Any, as_json: bool) -> None:
@@ -304,13 +312,16 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
     if row is not None and key is not None:
         raise click.UsageError("give --row or --key, not both")
-    _settle(path if path.is_dir() else path.parent)
+    folder = path if path.is_dir() else path.parent
     if row is None and key is None:
         if save:
             raise click.UsageError("--save needs --row or --key")
-        _echo(inspection.inspect(path, split), as_json)
+        _echo(_settled(folder, lambda: inspection.inspect(path, split)), as_json)
         return
-    record = inspection.read_row(path, split, row) if row is not None else inspection.read_key(path, split, str(key))
+    record = _settled(
+        folder,
+        lambda: inspection.read_key(path, split, str(key)) if row is None else inspection.read_row(path, split, row),
+    )
     if save:
         inspection.save_image(record, save)
         click.echo(f"{save} is written", err=True)
@@ -334,9 +345,8 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool, quiet: bool) -> 
     from dataprep.terminal import TerminalSteps
     from dataprep.verify import verify as verify_set
 
-    _settle(out)
     with closing(TerminalSteps(quiet)) as steps:
-        verdict = verify_set(out, full=not quick, decode=decode, tell=steps.tell)
+        verdict = _settled(out, lambda: verify_set(out, full=not quick, decode=decode, tell=steps.tell))
     _echo(verdict, as_json)
     if verdict.problems:
         sys.exit(1)
@@ -359,12 +369,11 @@ def repair(out: Path, salvage: Path | None, as_json: bool, quiet: bool) -> None:
     from dataprep.salvage import salvage as salvage_set
     from dataprep.terminal import TerminalSteps
 
-    _settle(out)
     with closing(TerminalSteps(quiet)) as steps:
         if salvage:
-            salvaged = salvage_set(out, salvage, steps.tell)
+            salvaged = _settled(out, lambda: salvage_set(out, salvage, steps.tell))
         else:
-            repaired = repair_set(out, steps.tell)
+            repaired = _settled(out, lambda: repair_set(out, steps.tell))
     if salvage:
         _echo(salvaged, as_json)
         return
@@ -389,7 +398,6 @@ def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
     from dataprep.report import report as write_report
     from dataprep.terminal import TerminalSteps
 
-    _settle(out)
     with closing(TerminalSteps(quiet)) as steps:
-        reported = write_report(out, page, steps.tell)
+        reported = _settled(out, lambda: write_report(out, page, steps.tell))
     _echo(reported, as_json)

@@ -173,7 +173,7 @@ def retried(plan: Plan, source: str, work: Workdir) -> Mended:
 def _stat(source: str, key: str) -> tuple[int, int] | None:
     try:
         found = os.stat(source_path(source, key))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None  # still not there: it will be refused again
     return size_and_time(found)
 

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +32,7 @@ class Lock:
     def __enter__(self) -> "Lock":
         try:
             file = self._path.open("a+")
-        except OSError as error:
+        except (PermissionError, FileNotFoundError, NotADirectoryError) as error:
             raise DataprepError(f"cannot write to {self._path.parent}: {error.strerror}") from None
         holder = _read(file)
         try:
@@ -56,12 +57,16 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         self._released.set()
         if self._file:
-            _write(self._file, {})
-            self._file.close()
+            # The kernel drops the lock whatever the disk says; the name in the file is only for other machines.
+            with suppress(OSError):
+                _write(self._file, {})
+            with suppress(OSError):
+                self._file.close()
 
     def _beat(self) -> None:
         while not self._released.wait(BEAT_S):
-            os.utime(self._path)
+            with suppress(OSError):  # the disk is away for a moment; the next beat may be heard
+                os.utime(self._path)
 
 
 def running_holder(path: Path) -> str | None:

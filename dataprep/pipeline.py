@@ -1,11 +1,10 @@
 """The main path of `dataprep shard`: scan, plan, build what is missing, look for duplicates, seal."""
 
-import errno
 import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,10 @@ from pathlib import Path
 from dataprep import duplicates
 from dataprep.absence import Presence, look_again, watch
 from dataprep.build import Built, build_missing, worker_count
+from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
 from dataprep.duplicates import Duplicate
 from dataprep.engines import check_engine
-from dataprep.errors import DataprepError, SourceEmpty, TryLater
+from dataprep.errors import SourceEmpty, TryLater
 from dataprep.existing import (
     NOTHING,
     Existing,
@@ -52,7 +52,6 @@ from dataprep.target import (
 )
 from dataprep.workdir import Workdir
 from schemas.dataset import Dataset
-from schemas.errors import AWAY_ERRORS
 from schemas.layout import PLAN, WORK
 
 LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
@@ -106,7 +105,12 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
     """
     job = _Job(source.absolute(), options, existing, progress, time.monotonic())
     with disk_errors(out):
-        settle(out)
+        return uninterrupted(out, partial(_shard, out, job))
+
+
+def _shard(out: Path, job: _Job) -> Summary:
+    options, existing = job.options, job.existing
+    settle(out)
     beside = existing.beside(out)
     old = replaced_set(out) if beside else None
     with still_sealed(out) if old else nullcontext(), disk_errors(out):
@@ -119,7 +123,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
         check_target(out, job.source, options.quarantine, file_names(old) if old else frozenset())
         check_engine(options.engine)
         check_source(job.source, out, options)
-        with Workdir(out) as work:
+        with Workdir(out) as work, sqlite_scratch(work.folder):
             check_settled(out)
             dataset, built = _replace(work, beside, old, job) if beside and old else _build(work, work, job)
     return summarise(out, dataset, built, job.started)
@@ -130,7 +134,7 @@ def _check_unchanged(out: Path, job: _Job) -> None:
     work = Workdir(out)
     if not work.plan.is_file():
         raise no_job(out)
-    with closing(Plan.open(work.plan)) as plan:
+    with closing(Plan.open(work.plan)) as plan, sqlite_scratch(work.folder):
         _compare_files(out, job, plan)
 
 
@@ -138,7 +142,8 @@ def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
     """Raise DataprepError when SOURCE is another path than the set in `out` was planned from, and holds other files."""
     if not is_planned_path(plan, portable_path(job.source)):
         choose_layout(job.source, job.options)
-        _compare_files(out, job, plan)
+        with sqlite_scratch(Workdir(out).folder):
+            _compare_files(out, job, plan)
         job.progress.moved(plan.source, portable_path(job.source))
 
 
@@ -286,32 +291,6 @@ def _drop_leaks(found: list[Duplicate], plan: Plan, work: Workdir) -> bool:
         if here:
             work.exclude(shard.name, here)
     return bool(dropped)
-
-
-@contextmanager
-def disk_errors(out: Path) -> Iterator[None]:
-    """Turn what a disk does to a job into a sentence; what waiting cures into TryLater."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or out
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
-            raise TryLater(f"{what} at {where}; make room, then the same command goes on") from None
-        if error.errno == errno.EFBIG:
-            raise DataprepError(
-                f"a file at {where} may not grow any larger (file-size limit); raise `ulimit -f`, or use a smaller "
-                "--shard-size with --restart"
-            ) from None
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise DataprepError(
-                f"cannot write at {where}: {error.strerror}; mend that and the same command goes on"
-            ) from None
-        if error.errno in AWAY_ERRORS:
-            raise TryLater(
-                f"the disk fails at {where}: {error.strerror}; once it is well, the same command goes on"
-            ) from None
-        raise
 
 
 def summarise(out: Path, dataset: Dataset, built: Built, started: float, already_complete: bool = False) -> Summary:

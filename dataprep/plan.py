@@ -22,6 +22,7 @@ from dataprep.keys import encode_name, key_to_path
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
 from schemas.layout import SPLITS, shard_name
+from schemas.sqlite_errors import disk_error, open_unchanging
 
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -41,6 +42,7 @@ SELECT key, label, coalesce(split, CASE WHEN place <= val THEN 'val' WHEN place 
     FROM found f JOIN class c ON c.id = f.class)
 ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
+_DAMAGED = "try once more; where it stays so, remove .work of a sealed set, or the whole folder of an unfinished one"
 
 
 class PlannedItem(NamedTuple):
@@ -93,7 +95,12 @@ class Plan:
     @classmethod
     def open(cls, path: Path, source: str | None = None) -> "Plan":
         """Open a saved plan; it may lie on a shared file system, so no lock is taken: it never changes."""
-        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True), source)
+        db = open_unchanging(path)
+        try:
+            return cls(db, source)
+        except (sqlite3.DatabaseError, ValueError, KeyError) as error:
+            db.close()
+            raise disk_error(error, str(path)) or DataprepError(f"{path} is damaged ({error}); {_DAMAGED}") from None
 
     def close(self) -> None:
         """Close the database."""
@@ -176,7 +183,8 @@ def make_plan(path: Path, found: Iterable[Found], source: str, layout: str, opti
 
     `source` is the folder's absolute path as portable_path gives it, kept so that a rerun with another is noticed.
     """
-    # No locks: the job holds its own, and some file systems (Lustre without flock, 9p, some FUSE) have none.
+    path.open("wb").close()  # SQLite does not say why it cannot make a file
+    # No locks: the job holds its own, and some file systems have none.
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as db:
         fill_plan(db, found, source, layout, options)
 

@@ -1,6 +1,5 @@
 """`dataprep shard --dry-run`: the whole plan, and what it will cost, without writing anything."""
 
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
 from dataprep.plan import Plan, fill_plan
 from dataprep.progress import Progress
-from dataprep.target import check_schema, check_target
+from dataprep.target import check_schema, check_target, free_bytes
 from dataprep.target_state import describe_target, replaceable
 
 # What a job takes beside its images, in seconds, and the proof of a MB; docs/operations.md, "What a job costs".
@@ -51,7 +50,7 @@ class Preview:
     ignored: dict[str, int]
     warnings: list[str]
     bytes: int
-    free_bytes: int
+    free_bytes: int | None
     workers: int
     seconds: float
     sampled: int
@@ -94,7 +93,7 @@ def preview(
             ignored=plan.ignored,
             warnings=plan.warnings,
             bytes=size,
-            free_bytes=shutil.disk_usage(_existing(out)).free,
+            free_bytes=free_bytes(_existing(out)),
             workers=workers,
             seconds=round(START_S[options.prove] + seconds / workers, 1),
             sampled=sample.images,

@@ -92,16 +92,16 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
         raise Refusal("permission_denied", "this user may not read it") from None
     except OSError as error:
         raise _unreadable(error) from None
-    with open(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise Refusal("not_a_regular_file", "it was a file when the job was planned")
-        if size_and_time(found) != (item.size, item.mtime_ns):
-            raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {found.st_size}")
-        try:
+    try:
+        with open(descriptor, "rb", buffering=0) as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise Refusal("not_a_regular_file", "it was a file when the job was planned")
+            if size_and_time(found) != (item.size, item.mtime_ns):
+                raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {found.st_size}")
             data = file.readall()
-        except OSError as error:
-            raise _unreadable(error) from None
+    except OSError as error:
+        raise _unreadable(error) from None
     if len(data) != item.size:
         raise Refusal("changed", f"{len(data)} of its {item.size} bytes could be read")
     return data

@@ -18,10 +18,11 @@ from dataprep.verify import TELL_EVERY_ROWS, Tell, duplicates_problem, rejects_p
 from dataprep.workdir import json_lines, save_row_digests, write_whole
 from dataprep.worker import describe_shard
 from schemas.dataset import Dataset, Shard, Split, load_dataset
-from schemas.layout import DATASET, DUPLICATES, REJECTS, ROW_DIGESTS
+from schemas.layout import DATASET, DUPLICATES, REJECTS, ROW_DIGESTS, index_name
 
 LOST = "lost"  # the reason of a row that could not be saved
 _COLLECTED = "row_digests.collected"  # in NEW until it is sealed
+UNFINISHED = "salvage.unfinished"  # in NEW while its rows are written: the digest of the set they come from
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,11 @@ def salvage(folder: Path, new: Path, tell: Tell = silent) -> Salvaged:
     """Write the rows of `folder` that are sound into a new sealed set in `new`, and list the others as rejects.
 
     A row is sound when its digest is the one that was sealed; where there is no digest, when it can be read and its
-    image decodes. `tell` is called as rows are done. Raises DataprepError when `new` is not an empty folder.
+    image decodes. `tell` is called as rows are done. After a kill the same call starts again from the first row. Raises
+    DataprepError when `new` is not an empty folder.
     """
     dataset = load_dataset(folder)
-    if new.exists() and (not new.is_dir() or any(new.iterdir())):
-        raise DataprepError(f"{new} is not an empty folder; choose another")
-    new.mkdir(parents=True, exist_ok=True)
+    _claim(new, dataset)
     data = {target.name: path for path, target in misplaced(folder, dataset).items()}
     digests = SealedDigests(data.get(ROW_DIGESTS, folder / ROW_DIGESTS), dataset)
     damaged = DamagedSet(folder, dataset, digests, data)
@@ -130,12 +130,28 @@ def salvage(folder: Path, new: Path, tell: Tell = silent) -> Salvaged:
         row_digests=sealed,
     )
     write_whole(new / DATASET, made.to_json())
+    (new / UNFINISHED).unlink()
     if any(unchecked.values()):
         rows = sum(unchecked.values())
         unknown.insert(0, f"whether {rows} rows of damaged shards are what was sealed: {digests.unknown}")
     return Salvaged(
         str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone, unchecked, unknown
     )
+
+
+def _claim(new: Path, dataset: Dataset) -> None:
+    """Make the folder of a new set, or empty it of what a killed salvage of the same set has left in it."""
+    mark = new / UNFINISHED
+    if mark.is_file() and mark.read_text() in ("", dataset.digest):  # empty: killed before it was written
+        names = [name for shard in dataset.shards for name in (shard.name, index_name(shard.name))]
+        lists = [f"{listed}{end}" for listed in (REJECTS, DUPLICATES, ROW_DIGESTS, DATASET) for end in ("", ".part")]
+        for name in (DATASET, _COLLECTED, *names, *lists):
+            (new / name).unlink(missing_ok=True)
+        mark.unlink()
+    if new.exists() and (not new.is_dir() or any(new.iterdir())):
+        raise DataprepError(f"{new} is not an empty folder; choose another")
+    new.mkdir(parents=True, exist_ok=True)
+    mark.write_text(dataset.digest)
 
 
 def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[str]]:

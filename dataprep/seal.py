@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from dataprep import duplicates
 from dataprep.counting import are, many, were
 from dataprep.duplicates import Duplicate
-from dataprep.errors import DataRefused
+from dataprep.errors import DataprepError, DataRefused
 from dataprep.item import Reject
 from dataprep.keys import key_to_path
 from dataprep.options import ShardOptions
@@ -29,6 +29,12 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     Returns the sealed set, and the refused files that could not be copied to --quarantine.
     """
     receipts = work.receipts()
+    gone = [planned.name for planned in plan.shards if planned.name not in receipts]
+    if gone:
+        raise DataprepError(
+            f"{gone[0]} was built and its files or its receipt in {work.folder} are gone now: something else removed "
+            "or moved them; the same command builds it again"
+        )
     ordered = [receipts[planned.name] for planned in plan.shards]
     rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
     dataset = _dataset(plan, options, ordered, Counter(reject.reason for reject in rejects), found)

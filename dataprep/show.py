@@ -96,11 +96,12 @@ def _(p: Preview) -> list[str]:
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
     lines += ["", *_foreseen_rejects(p)]
-    if p.bytes > p.free_bytes:
+    free = "an unknown amount is" if p.free_bytes is None else f"{size(p.free_bytes)} are"
+    if p.free_bytes is not None and p.bytes > p.free_bytes:
         lines.append("Warning: that is more than the disk has free; the job would stop with exit code 75")
     return [
         *lines,
-        f"about {size(p.bytes)} will be written to {p.out}, where {size(p.free_bytes)} are free",
+        f"about {size(p.bytes)} will be written to {p.out}, where {free} free",
         f"about {duration(p.seconds)} with {many(p.workers, 'worker')}; nothing was written (--dry-run)",
     ]
 

@@ -16,7 +16,7 @@ from dataprep.faults import reach
 from dataprep.lock import Lock
 from dataprep.receipt import ROWS
 from dataprep.workdir import NOTES, rename_into, write_whole
-from schemas.files import sync
+from schemas.files import files_below, sync
 from schemas.layout import DATASET, PLAN, REJECTS, REPORT, ROW_DIGESTS, RUN_LOG, SWAP, WORK, index_name
 
 NEXT = "next"  # in OUT/.work: the set that --overwrite builds
@@ -99,7 +99,7 @@ def _move(path: Path, target: Path) -> None:
 
 def _files(folder: Path) -> list[str]:
     """The files of a set that was built in `folder`, relative to it."""
-    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    found = (path.relative_to(folder) for path in files_below(folder))
     return sorted(
         path.as_posix()
         for path in found

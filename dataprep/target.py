@@ -1,5 +1,6 @@
 """What may be done to OUT: is it free, is it this job's, is it already complete; and taking an old set away."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -159,9 +160,20 @@ def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], N
 
 def check_space(out: Path, needed: int, beside: bool = False) -> None:
     """Raise TryLater when the disk of `out` has fewer than `needed` bytes left; `beside` an old set that stays."""
-    free = shutil.disk_usage(out).free
-    if free < needed:
+    free = free_bytes(out)
+    if free is not None and free < needed:
         raise TryLater(
             f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed"
             f"{' beside the old set' if beside else ''}; make room"
         )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Bytes left on the disk of `folder`; None where its file system does not tell: some FUSE mounts say 0 of 0."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.ENOTSUP):
+            return None
+        raise
+    return usage.free if usage.total else None

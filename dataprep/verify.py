@@ -20,6 +20,7 @@ from dataprep.row_digests import SealedDigests
 from dataprep.workdir import rows_file
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
+from schemas.files import listing
 from schemas.host import usable_cores
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS, SPLITS, index_name
 from schemas.temporary_folder import temporary_folder_problem
@@ -89,7 +90,7 @@ def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = s
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
     known = {shard.name for shard in dataset.shards}
-    names = sorted(path.name for split in SPLITS for path in folder.glob(f"{split}.mindrecord*"))
+    names = sorted(path.name for split in SPLITS for path in listing(folder, f"{split}.mindrecord*"))
     strange = [name for name in names if name not in known and name.removesuffix(".db") not in known]
     return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
 

@@ -24,7 +24,7 @@ from dataprep.item import Reject
 from dataprep.lock import Lock
 from dataprep.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from schemas.dataset import Dataset, RowDigestsFile
-from schemas.files import give_group, sync
+from schemas.files import give_group, listing, sync
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, RUN_LOG, SPLITS, WORK, index_name
 
 NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
@@ -50,7 +50,7 @@ class Workdir:
     def __enter__(self) -> "Workdir":
         try:
             self._receipts.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (PermissionError, FileNotFoundError, NotADirectoryError) as error:
             raise DataprepError(f"cannot write to OUT {self.out}: {error.strerror}") from None
         self._lock = Lock(self.folder / "lock")
         self._lock.__enter__()
@@ -59,18 +59,20 @@ class Workdir:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sweep()
-        self._lock.__exit__()
+        try:
+            self._sweep()
+        finally:
+            self._lock.__exit__()
 
     def _sweep(self) -> None:
         """Take away what a killed job was writing."""
         # A worker on another machine may still be writing there. Under a new name no file can be added behind rmtree.
         with suppress(OSError):
             self.attempts.rename(self.folder / f"swept-{uuid.uuid4().hex}")
-        for swept in self.folder.glob("swept-*"):
+        for swept in listing(self.folder, "swept-*"):
             shutil.rmtree(swept, ignore_errors=True)
-        parts = [path for path in self.out.glob("*.part") if OURS.fullmatch(path.stem)]  # others are the user's
-        for part in [*parts, *self.folder.glob("*.part"), *self._receipts.glob("*.part")]:
+        parts = [path for path in listing(self.out, "*.part") if OURS.fullmatch(path.stem)]  # others are the user's
+        for part in [*parts, *listing(self.folder, "*.part"), *listing(self._receipts, "*.part")]:
             part.unlink(missing_ok=True)
 
     def save_plan(self, write: Callable[[Path], None]) -> None:
@@ -85,7 +87,7 @@ class Workdir:
     def receipts(self) -> dict[str, Receipt]:
         """Receipts of the shards whose files are in place, by shard name."""
         found = {}
-        for path in sorted(self._receipts.glob("*.json")):
+        for path in listing(self._receipts, "*.json"):
             try:
                 receipt = Receipt.from_json(path.read_bytes())
             except (ValueError, KeyError, TypeError):
@@ -143,7 +145,7 @@ class Workdir:
 
     def suspect(self, shard: str) -> str | None:
         """The key of the file that the last worker on `shard` had at hand when it died."""
-        attempts = sorted(self.attempts.glob(f"{shard}-*"), key=lambda path: path.stat().st_mtime_ns)
+        attempts = sorted(listing(self.attempts, f"{shard}-*"), key=lambda path: path.stat().st_mtime_ns)
         with suppress(OSError, ValueError, IndexError):
             return _current(attempts[-1])[0]
         return None
@@ -151,7 +153,7 @@ class Workdir:
     def timeouts(self, shard: str) -> Counter[str]:
         """The keys over which workers on `shard` were ended because decoding took too long, and how often."""
         keys: Counter[str] = Counter()
-        for attempt in self.attempts.glob(f"{shard}-*"):
+        for attempt in listing(self.attempts, f"{shard}-*"):
             with suppress(OSError, ValueError, IndexError):
                 if (attempt / LATE).stat().st_size:
                     keys[_current(attempt)[0]] += 1
@@ -160,7 +162,7 @@ class Workdir:
     def under_way(self, shards: Set[str]) -> int:
         """How many files of these shards workers have dealt with so far."""
         done: Counter[str] = Counter()
-        for attempt in self.attempts.glob("*-*"):  # listed once: a cluster has hundreds, on a file system far away
+        for attempt in listing(self.attempts, "*-*"):  # listed once: a cluster has hundreds, on a file system far away
             shard = attempt.name.rpartition("-")[0]  # behind it is what mkdtemp has added
             if shard in shards:
                 with suppress(OSError, ValueError, IndexError):
@@ -203,7 +205,7 @@ class Workdir:
 
         The plan comes last: without it there is no job here, and the next try begins again.
         """
-        for path in (*base._receipts.glob("*.json"), *(base.folder / name for name in (*NOTES, RUN_LOG))):
+        for path in (*listing(base._receipts, "*.json"), *(base.folder / name for name in (*NOTES, RUN_LOG))):
             if path.is_file():
                 write_whole(self.folder / path.relative_to(base.folder), path.read_bytes())
         for shard, files in mended.items():

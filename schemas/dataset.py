@@ -3,6 +3,7 @@
 It is deterministic (no clock, no host), so the sha256 of the file is the identity of the data.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas import layout
-from schemas.errors import ContractError
+from schemas.errors import PASSING_ERRORS, ContractError
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
 from schemas.regular_file import open_regular
@@ -240,7 +241,9 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset, or is between two."""
+    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset, or is between two, and
+    OSError where the disk fails for a while.
+    """
     path = folder / layout.DATASET
     if (folder / layout.WORK / layout.SWAP).is_file():
         raise ContractError(_between(folder))
@@ -250,6 +253,8 @@ def load_dataset(folder: Path) -> Dataset:
     except (FileNotFoundError, NotADirectoryError):
         raise ContractError(_unsealed(folder)) from None
     except OSError as error:
+        if error.errno == errno.EINTR or error.errno in PASSING_ERRORS:
+            raise
         raise ContractError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MAX_MANIFEST_BYTES:
         raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest")

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fnmatch
 import os
 from pathlib import Path
 
@@ -31,3 +32,19 @@ def give_group(path: Path, group: int) -> None:
     if os.stat(path).st_gid != group:
         with contextlib.suppress(OSError):
             os.chown(path, -1, group)
+
+
+def listing(folder: Path, pattern: str) -> list[Path]:
+    """The entries of a folder whose names match, by name. Raises OSError, where Path.glob takes a folder that may not
+    be read for an empty one.
+    """
+    return [folder / name for name in sorted(os.listdir(folder)) if fnmatch.fnmatchcase(name, pattern)]
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and in those below it. Raises OSError, as `listing` does."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return [Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names]

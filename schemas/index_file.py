@@ -6,28 +6,30 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import ContractError
+from schemas.sqlite_errors import disk_error, open_unchanging
 
 _TABLES = ("INDEXES", "SHARD_NAME")
 
 
 @contextmanager
 def open_index(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context.
+    """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context; OSError
+    where that is the disk's.
 
     INDEXES and SHARD_NAME must be plain tables: a view or a generated column can compute for ever, or say anything.
     """
     if not path.is_file():
         raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
-    db = None
+    db = open_unchanging(path)
     try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         _check_tables(db, path.name)
         yield db
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise ContractError(f"{path.name} is not the index of a shard ({error})") from None
+        raise disk_error(error, str(path)) or ContractError(
+            f"{path.name} is not the index of a shard ({error})"
+        ) from None
     finally:
-        if db is not None:
-            db.close()
+        db.close()
 
 
 def _check_tables(db: sqlite3.Connection, name: str) -> None:

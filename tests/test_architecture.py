@@ -31,7 +31,7 @@ ALLOWED_IN = {
 DATAPREP_LEVELS = [
     {
         *("errors", "item", "keys", "faults", "software", "labels", "counting"),
-        *("native_stderr", "memory", "decode_deadline", "originals", "interrupts"),
+        *("native_stderr", "memory", "decode_deadline", "originals", "interrupts", "disk"),
     },
     {"mindrecord", "images", "sources", "place", "lock"},
     {"options", "plan"},

@@ -33,7 +33,7 @@ class IndexWriter:
 
     def __init__(self, shard: Path, schema: RecordSchema) -> None:
         self._path = shard.with_name(index_name(shard.name))
-        self._path.unlink(missing_ok=True)
+        self._path.open("wb").close()  # empty; SQLite would not say why it cannot make a file
         self._fields = schema.index_fields
         # No locks: nobody else knows the attempt folder, and some file systems have none.
         address = f"{self._path.absolute().as_uri()}?nolock=1"

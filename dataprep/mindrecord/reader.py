@@ -1,5 +1,6 @@
 """Reads one shard, ours or FileWriter's, from its pages alone; the index is compared, never trusted."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, BinaryIO
 from dataprep.mindrecord.format import BLOB, HEADER_SIZES, PREFIX, RAW, VERSION, Geometry, Page
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index, read_index_name
 from dataprep.mindrecord.rows import RowCodec
-from schemas.errors import ContractError
+from schemas.errors import PASSING_ERRORS, ContractError
 from schemas.parse import loads, take, take_all
 from schemas.record import Field, RecordSchema
 from schemas.regular_file import open_regular
@@ -30,6 +31,8 @@ class ShardReader:
         try:
             self._file = open_regular(path)
         except OSError as error:
+            if error.errno == errno.EINTR or error.errno in PASSING_ERRORS:
+                raise
             raise ContractError(f"cannot read {path}: {error.strerror}") from None
         try:
             self._read_header()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.counting import many
+from dataprep.disk import disk_errors
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
 from dataprep.keys import encode_name
-from dataprep.pipeline import disk_errors
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
 from dataprep.report.page import need, render, shorten

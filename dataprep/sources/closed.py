@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.counting import many
+from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataRefused, TryLater, WrongUsage
 from dataprep.item import ClosedFolder
 from dataprep.sources.ignore import pattern_of
@@ -16,7 +17,11 @@ _NAMED = 5
 
 
 def check_passing(source: Path, folder: ClosedFolder) -> ClosedFolder:
-    """Return `folder`; raises TryLater when what keeps it closed may pass: an absent share, a folder being moved."""
+    """Return `folder`; raises TryLater when what keeps it closed may pass: an absent share, a folder being moved;
+    OSError where it is this process that was interrupted or has too many files open.
+    """
+    if folder.errno in OWN_ERRORS:
+        raise OSError(folder.errno, folder.detail, f"{source}/{folder.key}")
     if folder.errno in _GONE and folder.key:
         raise TryLater(
             f"{_place(source, folder)} was moved or removed while SOURCE was read; run the same command again"

@@ -4,14 +4,17 @@ import os
 import queue
 import threading
 
+from dataprep.disk import OWN_ERRORS
 from dataprep.images.signatures import looks_like_image
 from dataprep.memory import demand_threads, is_shortage
+from schemas.errors import PASSING_ERRORS
 
 PEEK_S = 60.0
 
 
 def opens_as_image(path: bytes, deadline_s: float = PEEK_S) -> bool:
     """Return True if the file begins as an image does, or cannot be read: the builder rejects it with its reason.
+    Raises OSError where that may pass: what is planned without a look would be another set than with one.
 
     The file is opened without blocking, since a FIFO may have taken its place. It is read in a thread, since a mount
     that has stalled never answers; that thread is left behind then. Raises MemoryError.
@@ -47,7 +50,7 @@ class _Reader:
             return True
         if not isinstance(answer, Exception):
             return answer
-        if isinstance(answer, OSError) and not is_shortage(answer):
+        if isinstance(answer, OSError) and answer.errno not in PASSING_ERRORS | OWN_ERRORS and not is_shortage(answer):
             return True
         raise answer
 
@@ -67,5 +70,7 @@ def _head(path: bytes) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 32)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(descriptor)

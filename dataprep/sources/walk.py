@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from dataprep.disk import OWN_ERRORS
 from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject, size_and_time
 from dataprep.keys import decode_name, encode_name, path_to_key
 from dataprep.memory import is_shortage
@@ -106,7 +107,7 @@ def _kind_of(entry: "os.DirEntry[bytes]", path: str) -> "str | Reject | ClosedFo
     try:
         return LINK if entry.is_symlink() and entry.is_dir() else FILE
     except OSError as error:
-        if is_shortage(error):
+        if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
         return _lost_file(path_to_key(path), is_link=True, error=error)
 
@@ -204,7 +205,7 @@ def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tu
     try:
         found = entry.stat()
     except OSError as error:
-        if is_shortage(error):
+        if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
         return _lost_file(key, entry.is_symlink(), error)
     if not stat.S_ISREG(found.st_mode):

@@ -1,0 +1,44 @@
+"""What SQLite says of a disk, as the OSError that it met: its errors are no others than those of any file."""
+
+import errno
+import sqlite3
+from pathlib import Path
+
+_FULL, _IO, _OPEN, _READ_ONLY, _BUSY, _LOCKED, _PROTOCOL, _LARGE = 13, 10, 14, 8, 5, 6, 15, 22  # SQLITE_...
+_IO_NO_MEMORY = _IO | 12 << 8
+_ERRNOS = {
+    _FULL: errno.ENOSPC,
+    _IO: errno.EIO,
+    _OPEN: errno.EIO,  # the cause is not told: whoever opens a file that must be there does it once without SQLite
+    _READ_ONLY: errno.EROFS,
+    _BUSY: errno.EBUSY,
+    _LOCKED: errno.EBUSY,
+    _PROTOCOL: errno.EBUSY,
+    _LARGE: errno.EFBIG,
+    _IO_NO_MEMORY: errno.ENOMEM,
+}
+# Python 3.10 gives no codes.
+_TEXTS = {
+    "database or disk is full": _FULL,
+    "disk I/O error": _IO,
+    "unable to open database file": _OPEN,
+    "attempt to write a readonly database": _READ_ONLY,
+    "database is locked": _BUSY,
+    "locking protocol": _PROTOCOL,
+    "large file support is disabled": _LARGE,
+}
+
+
+def open_unchanging(path: Path) -> sqlite3.Connection:
+    """Open a database that nobody changes, for reading and without locks. Raises OSError where it cannot be opened."""
+    path.open("rb").close()  # SQLite does not say why it cannot open a file
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def disk_error(error: Exception, file: str | None = None) -> OSError | None:
+    """The OSError, at `file` where that is known; None where it was not SQLite's, or not the disk."""
+    if not isinstance(error, sqlite3.Error):
+        return None
+    code = getattr(error, "sqlite_errorcode", None) or _TEXTS.get(str(error), 0)
+    number = _ERRNOS.get(code) or _ERRNOS.get(code & 0xFF)
+    return None if number is None else OSError(number, f"SQLite: {error}", file)

@@ -1,0 +1,179 @@
+"""A seeded sample of what `python -m tests.faults` tries in full: a call of a command fails, or it is killed there."""
+
+import errno
+import os
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep import disk, pipeline, target
+from dataprep.errors import DataprepError, TryLater
+from dataprep.item import ClosedFolder
+from dataprep.plan import Plan
+from dataprep.sources.closed import check_passing
+from dataprep.workdir import Workdir
+from schemas.files import files_below, listing
+from schemas.sqlite_errors import disk_error
+from tests.dataprep.conftest import shard
+from tests.faults.__main__ import FAULTS
+from tests.faults.harness import Faults, NoCompiler
+from tests.faults.scenes import MODULES, SCENES, Stage
+from tests.faults.server import Server
+
+POINTS = {"shard": 12, "overwrite": 6, "retry-rejects": 6, "repair --salvage": 6, "shard, workers": 2, "report": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENES)
+def test_no_fault_is_a_traceback_or_loses_anything(name: str, tmp_path: Path) -> None:
+    try:
+        faults = Faults(tmp_path.resolve())
+    except NoCompiler as missing:
+        pytest.skip(str(missing))
+    choice = random.Random(name)
+    with Server(faults.library, MODULES, tmp_path) as server:
+        if SCENES[name].alone:
+            faults.launch = server.launch
+        stage = Stage(SCENES[name], tmp_path.resolve() / "scene", faults)
+        tried = 0
+        while tried < POINTS.get(name, 3):
+            point, fault = choice.choice(stage.points), choice.choice(FAULTS)
+            if fault.fits(point):
+                ended, wrong = stage.play(point, fault)
+                assert not wrong, f"{fault} at {point}: {ended.err}"
+                tried += 1
+
+
+def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b.json").touch()
+    (tmp_path / "a.json").touch()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "d").touch()
+    assert [path.name for path in listing(tmp_path, "*.json")] == ["a.json", "b.json"]
+    assert {path.name for path in files_below(tmp_path)} == {"a.json", "b.json", "d"}
+
+    def deny(path: Any) -> Any:
+        raise PermissionError(errno.EACCES, "denied", path)
+
+    monkeypatch.setattr(os, "listdir", deny)
+    monkeypatch.setattr(os, "scandir", deny)
+    with pytest.raises(PermissionError):
+        Workdir(tmp_path).receipts()
+    with pytest.raises(PermissionError):
+        files_below(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("database or disk is full", errno.ENOSPC),
+        ("disk I/O error", errno.EIO),
+        ("unable to open database file", errno.EIO),
+        ("attempt to write a readonly database", errno.EROFS),
+        ("no such table: x", None),
+    ],
+)
+def test_what_sqlite_says_of_a_disk_is_an_error_of_the_disk(text: str, number: int | None) -> None:
+    found = disk_error(sqlite3.OperationalError(text), "/x")  # without a code, as Python 3.10 gives it
+    assert (found.errno if found else None) == number
+    said = disk.explained(sqlite3.OperationalError(text), "/x")
+    assert (said is None) == (number is None)
+
+
+def test_sqlite_gives_the_code_of_its_error(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "x")
+    database.execute("CREATE TABLE t(a)")
+    database.execute("PRAGMA max_page_count = 2")
+    with pytest.raises(sqlite3.OperationalError) as full:
+        database.execute("INSERT INTO t VALUES(zeroblob(100000))")
+    found = disk_error(full.value)
+    assert found is not None
+    assert found.errno == errno.ENOSPC
+    database.close()
+
+
+def test_a_plan_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        Plan.open(tmp_path)
+    (tmp_path / "plan").write_bytes(b"no database at all" * 100)
+    with pytest.raises(DataprepError, match=r"plan is damaged .*try once more"):
+        Plan.open(tmp_path / "plan")
+
+
+def test_what_a_signal_interrupts_is_begun_again() -> None:
+    ends = iter([InterruptedError(errno.EINTR, "x"), InterruptedError(errno.EINTR, "x")])
+
+    def work() -> str:
+        for error in ends:
+            raise error
+        return "done"
+
+    assert disk.uninterrupted(Path("/x"), work) == "done"
+
+    def never() -> None:
+        raise InterruptedError(errno.EINTR, "x", "/y")
+
+    with pytest.raises(TryLater, match="signals interrupt what is done at /y"):
+        disk.uninterrupted(Path("/x"), never)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "says"),
+    [
+        (errno.EMFILE, 75, "`ulimit -n`"),
+        (errno.ETIMEDOUT, 75, "the disk fails at /x"),
+        (errno.ENOTCONN, 75, "the disk fails at /x"),
+        (errno.EREMOTEIO, 75, "the disk fails at /x"),
+        (errno.ESTALE, 75, "the disk fails at /x"),
+        (errno.ENOENT, 1, "/x is gone"),
+        (errno.EACCES, 1, "may not use /x"),
+        (errno.EUCLEAN, 1, "cannot go on at /x"),
+    ],
+)
+def test_each_error_has_its_sentence_and_exit_code(number: int, code: int, says: str) -> None:
+    said = disk.explained(OSError(number, os.strerror(number)), "/x")
+    assert said is not None
+    assert (said.exit_code, says in str(said)) == (code, True)
+
+
+def test_a_file_system_that_does_not_tell_its_room_is_not_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+    from collections import namedtuple
+
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 0))
+    target.check_space(tmp_path, 1 << 40)
+
+
+def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SQLITE_TMPDIR", raising=False)
+    with disk.sqlite_scratch(tmp_path):
+        database = sqlite3.connect("")
+        database.execute("CREATE TABLE t(a)")
+        database.executemany("INSERT INTO t VALUES(zeroblob(1000))", [()] * 20_000)  # more than its cache holds
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        held = [os.readlink(link) for link in links if os.path.islink(link)]
+        database.close()
+    assert any(path.startswith(str(tmp_path)) for path in held)
+
+
+@pytest.mark.parametrize("number", [errno.EINTR, errno.EMFILE])
+def test_what_is_wrong_with_this_process_is_not_blamed_on_source(tmp_path: Path, number: int) -> None:
+    with pytest.raises(OSError, match="why") as raised:
+        check_passing(tmp_path, ClosedFolder("cat", number, "why"))
+    assert (raised.value.errno, raised.value.filename) == (number, f"{tmp_path}/cat")
+
+
+def test_a_receipt_that_is_gone_before_the_seal_is_said(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(*_: Any) -> list[Any]:
+        (tmp_path / "out" / ".work" / "receipts" / "val.mindrecord0.json").unlink()
+        return []
+
+    monkeypatch.setattr(pipeline, "_find_duplicates", remove)
+    with pytest.raises(DataprepError, match=r"val\.mindrecord0 was built and .* are gone now"):
+        shard(raw, tmp_path / "out", num_shards=2)
