@@ -8,13 +8,15 @@ from pathlib import Path
 from schemas.errors import ContractError
 
 _TABLES = ("INDEXES", "SHARD_NAME")
+_OWN_INDEX = "sqlite_autoindex_"  # what SQLite itself makes for a primary key
 
 
 @contextmanager
 def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context.
 
-    INDEXES and SHARD_NAME must be plain tables: a view or a generated column can compute for ever, or say anything.
+    INDEXES and SHARD_NAME must be plain tables, and all there is: a view or a generated column can compute for ever, or
+    say anything.
     """
     if not path.is_file():
         raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
@@ -32,6 +34,9 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _check_tables(db: sqlite3.Connection, name: str) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
+    for (other,) in db.execute("SELECT name FROM sqlite_master"):
+        if other not in _TABLES and not str(other).startswith(_OWN_INDEX):
+            raise ContractError(f"{name} is not the index of a shard: it holds {str(other)!r:.80} too")
     for table in _TABLES:
         found = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         if found is None:

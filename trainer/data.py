@@ -10,6 +10,7 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore import dtype
 from mindspore.dataset import Shuffle, transforms, vision
+from numpy.typing import NDArray
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
@@ -21,6 +22,17 @@ from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
 from trainer.ranks import rank_slice
 from trainer.recipes import RECIPES, Recipe
+
+# What errors of MindSpore's data pipeline hold, and no others.
+PIPELINE_MARKS = (
+    "Dataset Pipeline Error",
+    "map operation",
+    "MindRecord",
+    "mindrecord",
+    "minddata",
+    "json.exception",
+    "no valid data in dataset",
+)
 
 
 def train_batches(
@@ -196,6 +208,16 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
         raise ContractError(f"{split} of {folder} does not hold the rows a class that dataset.json counts; shard again")
 
 
+def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
+    """Raise ContractError when a label of a batch names no class: the rows need not hold what the index says."""
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if outside.size:
+        raise ContractError(
+            f"rows of {folder} hold the label {outside[0]}, which names no class of dataset.json and is not what their "
+            "index holds; restore the set from a copy, or shard again"
+        )
+
+
 @contextlib.contextmanager
 def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """Turn a failure of MindSpore's data pipeline, a report of many lines, into a TrainerError that names the set.
@@ -204,11 +226,12 @@ def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None)
     """
     try:
         yield
-    except RuntimeError as error:
-        text = str(error)
-        if "Dataset Pipeline Error" not in text and "map operation" not in text and "MindRecord" not in text:
+    except (RuntimeError, ValueError) as error:
+        if not any(mark in str(error) for mark in PIPELINE_MARKS):
             raise
-        key = find()
+        key = None
+        with contextlib.suppress(RuntimeError, ValueError, OSError, StopIteration):  # it reads the same rows
+            key = find()
         at_fault = f" the image is {key};" if key else ""
         raise TrainerError(
             f"reading {folder} failed: {cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"

@@ -134,7 +134,7 @@ def _train_epochs(
 
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
     for split in plan.used_splits if plan.effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
-        check_files(plan.folder, plan.dataset.splits[split], plan.config.full_check)
+        check_files(plan.folder, plan.dataset, split, plan.config.full_check)
         check_labels(plan.folder, plan.dataset, split)
         stop.check()
 

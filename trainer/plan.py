@@ -7,6 +7,7 @@ from typing import Any
 
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
 from schemas.errors import ContractError
+from schemas.shard_check import shard_problem
 from trainer.config import RunConfig
 from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
@@ -229,15 +230,18 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
     return Pixels(size, dataset.pixels.mean, (red, green, blue)), why
 
 
-def check_files(folder: Path, split: Split, full: bool) -> None:
-    """Raise ContractError unless the split's files are those that were sealed.
+def check_files(folder: Path, dataset: Dataset, name: str, full: bool) -> None:
+    """Raise ContractError unless the files of the split `name` are those that were sealed, and fit dataset.json.
 
-    Sizes and index digests always; every byte when the split is small or `full`. MindSpore's decoders die by a
-    signal on some damaged bytes, so this is asked before they are opened.
+    Sizes, headers and indexes always; every byte when the split is small or `full`. MindSpore's readers and decoders
+    die by a signal on some damaged bytes, so this is asked before they are opened.
     """
+    split = dataset.splits[name]
     problems = file_problems(folder, split.shards)
     if not problems and (full or sum(shard.bytes for shard in split.shards) <= FULL_CHECK_BYTES):
         problems = [problem for shard in split.shards if (problem := _byte_problem(folder, shard))]
+    if not problems:
+        problems = [said for shard in split.shards if (said := shard_problem(folder, shard, dataset.schema))]
     _refuse(folder, problems)
 
 

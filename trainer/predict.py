@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from schemas.layout import DATASET
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.data import keyed_batches, pipeline_errors
+from trainer.data import check_batch, keyed_batches, pipeline_errors
 from trainer.details import log_softmax
 from trainer.errors import TrainerError
 from trainer.evaluate import check_classes, open_split
@@ -105,6 +105,7 @@ def _sealed_rows(
     with pipeline_errors(folder):
         batches = keyed_batches(folder, dataset, split, recipe, ready.meta.pixels, batch_size, ready.effect)
         for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+            check_batch(folder, labels, len(dataset.classes))
             best = best_classes(ready.logits(images, batch_size), ready.meta.classes, top)
             rows = zip(keys, best, labels, strict=True)
             yield [Prediction(str(key), classes, dataset.classes[label]) for key, classes, label in rows]

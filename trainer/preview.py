@@ -52,7 +52,7 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
         raise TrainerError(f"--preview {file}: the sheet is a PNG, so its name must end in .png")
     file = file.absolute()
     plan = plan_run(replace(config, device="CPU", autotune=False), this_machine("CPU"))
-    check_files(plan.folder, plan.train_split, config.full_check)
+    check_files(plan.folder, plan.dataset, "train", config.full_check)
     with scratch(None), pipeline_errors(plan.folder):
         apply(plan.effect)
         check_labels(plan.folder, plan.dataset, "train")

@@ -115,17 +115,17 @@ def test_damaged_files_are_refused_and_named(
     folder = make_set({"train": 3})
     damage(folder)
     with pytest.raises(ContractError, match=sentence):
-        check_files(folder, load_dataset(folder).splits["train"], full=False)
+        check_files(folder, load_dataset(folder), "train", full=False)
 
 
 def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.plan.FULL_CHECK_BYTES", 0)
     folder = make_set({"train": 3})
     flip_last_byte(folder / "train.mindrecord0")
-    split = load_dataset(folder).splits["train"]
-    check_files(folder, split, full=False)
+    dataset = load_dataset(folder)
+    check_files(folder, dataset, "train", full=False)
     with pytest.raises(ContractError, match="sha256 differs"):
-        check_files(folder, split, full=True)
+        check_files(folder, dataset, "train", full=True)
 
 
 def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
