@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas import layout
-from schemas.errors import ContractError
+from schemas.errors import PASSING_ERRORS, ContractError
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
 from schemas.regular_file import open_regular
@@ -227,6 +227,8 @@ def load_dataset(folder: Path) -> Dataset:
     except (FileNotFoundError, NotADirectoryError):
         raise ContractError(_unsealed(folder)) from None
     except OSError as error:
+        if error.errno in PASSING_ERRORS:
+            raise
         raise ContractError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MAX_MANIFEST_BYTES:
         raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest")

@@ -1,5 +1,6 @@
 """Opens the SQLite index beside a shard. Both programs read it, and neither trusts what it holds."""
 
+import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from pathlib import Path
 from schemas.errors import ContractError
 
 _TABLES = ("INDEXES", "SHARD_NAME")
+# SQLite does not say which error of the system it met.
+_OF_THE_DISK = frozenset({"disk I/O error", "unable to open database file"})
 _OWN_INDEX = "sqlite_autoindex_"  # what SQLite itself makes for a primary key
 
 
@@ -25,6 +28,10 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         _check_tables(db, path.name)
         yield db
+    except sqlite3.OperationalError as error:
+        if str(error) in _OF_THE_DISK:
+            raise OSError(errno.EIO, str(error), str(path)) from None
+        raise ContractError(f"{path.name} is not the index of a shard ({error})") from None
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise ContractError(f"{path.name} is not the index of a shard ({error})") from None
     finally:

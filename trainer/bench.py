@@ -143,10 +143,12 @@ def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) ->
         raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
     folder = images / "train" if (images / "train").is_dir() else images
     refused, files = refused_files(plan.folder), list(image_files(folder))
-    kept = [(path, label) for path, label in files if path.relative_to(images).as_posix() not in refused]
+    taken = [(path, label) for path, label in files if path.is_file()]  # a FIFO would never end
+    kept = [(path, label) for path, label in taken if path.relative_to(images).as_posix() not in refused]
     if len(kept) == len(files):
         return folder, files
-    tell(f"left out: {len(files) - len(kept)} of {len(files)} files, which the set has refused")
+    left_out = "which the set has refused" if len(taken) == len(files) else "refused by the set, or no regular files"
+    tell(f"left out: {len(files) - len(kept)} of {len(files)} files, {left_out}")
     links = Path.cwd() / "files"
     as_links(kept, links)
     return links, kept

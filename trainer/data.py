@@ -17,7 +17,8 @@ from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
 from trainer.device import InEffect
-from trainer.errors import TrainerError
+from trainer.errors import Busy, TrainerError
+from trainer.failures import disk_error_behind, naming
 from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
 from trainer.ranks import rank_slice
@@ -33,6 +34,7 @@ PIPELINE_MARKS = (
     "json.exception",
     "no valid data in dataset",
 )
+UNREAD_MARKS = ("Failed to read file", "ailed to open file", "ailed to read header", "ailed to open database")
 
 
 def train_batches(
@@ -229,6 +231,13 @@ def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None)
     except (RuntimeError, ValueError) as error:
         if not any(mark in str(error) for mark in PIPELINE_MARKS):
             raise
+        if (away := disk_error_behind(error) or _unreadable(folder)) is not None:
+            raise away from None
+        if any(mark in str(error) for mark in UNREAD_MARKS):
+            raise Busy(
+                f"MindSpore could not read a shard of {folder} that was sound when it was checked: {cause(error)}; "
+                "run the same command again, and 'dataprep verify' if it fails again"
+            ) from error
         key = None
         with contextlib.suppress(RuntimeError, ValueError, OSError, StopIteration):  # it reads the same rows
             key = find()
@@ -236,6 +245,18 @@ def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None)
         raise TrainerError(
             f"reading {folder} failed: {cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"
         ) from error
+
+
+def _unreadable(folder: Path) -> OSError | None:
+    """Return the error that reading a shard meets now: MindSpore does not say which error of the system it met."""
+    try:
+        for path in sorted(folder.iterdir()):
+            if ".mindrecord" in path.name and path.is_file():
+                with path.open("rb", buffering=0) as file, naming(path):
+                    file.read(1)
+    except OSError as error:
+        return error
+    return None
 
 
 def cause(error: Exception) -> str:

@@ -15,6 +15,7 @@ from trainer.config import RunConfig
 from trainer.data import check_labels, pipeline_errors, train_batches, try_recipe
 from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
+from trainer.failures import disk_error
 from trainer.mixing import mixes
 from trainer.plan import Pixels, check_files, plan_run
 from trainer.runfolder import scratch, write_whole
@@ -147,4 +148,4 @@ def _write(file: Path, sheet: Image.Image) -> None:
     try:
         write_whole(file, buffer.getvalue())
     except OSError as error:
-        raise TrainerError(f"cannot write the preview {file}: {error.strerror}") from None
+        raise disk_error(error, f"cannot write the preview {file}") from None

@@ -69,6 +69,14 @@ __attribute__((constructor)) static void prepare(void) {
     root_length = root ? strlen(root) : 0;
 }
 
+/* For a process that was forked and has another environment now: reads it again. */
+void faults_prepare_again(void) {
+    first = 0;
+    count = 1;
+    fault_errno = is_short = is_kill = is_ready = 0;
+    prepare();
+}
+
 static int is_below_root(const char *path) {
     return path && !strncmp(path, root, root_length) && (path[root_length] == '/' || !path[root_length]);
 }

@@ -134,3 +134,16 @@ def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
     manifest.write_text(manifest.read_text().replace('"across"', '"along"'))
     with pytest.raises(ContractError, match="edited after it was sealed"):
         plan_run(RunConfig(str(folder), batch_size=1), CPU)
+
+
+@pytest.mark.parametrize(("ranks", "fits"), [(1, 10), (4, 2)])
+def test_the_batch_size_that_is_advised_fits(ranks: int, fits: int, make_set: Callable[..., Path]) -> None:
+    folder = make_set({"train": 10})
+    with pytest.raises(TrainerError, match=f"use --batch-size {fits} or less"):
+        plan_run(RunConfig(str(folder), batch_size=32, ranks=ranks), CPU)
+    assert plan_run(RunConfig(str(folder), batch_size=fits, ranks=ranks), CPU).steps == 1
+
+
+def test_fewer_rows_than_ranks_ask_for_fewer_ranks(make_set: Callable[..., Path]) -> None:
+    with pytest.raises(TrainerError, match="use fewer --ranks"):
+        plan_run(RunConfig(str(make_set({"train": 3})), batch_size=1, ranks=4), CPU)
