@@ -384,19 +384,12 @@ def _run_program() -> int:
         return _tell(usage_error(error), USAGE)
     except (TrainerError, ContractError, Interrupted) as error:
         return _tell(str(error), getattr(error, "exit_code", REFUSED))
-    except OSError as error:
-        return _tell_disk_error(error)
-    except (RuntimeError, ValueError) as error:
-        behind = disk_error_behind(error)
-        if behind is None:
+    except (OSError, RuntimeError, ValueError) as error:
+        if (behind := disk_error_behind(error)) is None:
             raise
-        return _tell_disk_error(behind)
+        told = disk_error(behind)
+        return _tell(str(told), told.exit_code)
     return code if isinstance(code, int) else 0
-
-
-def _tell_disk_error(error: OSError) -> int:
-    told = disk_error(error)
-    return _tell(str(told), told.exit_code)
 
 
 def _tell(message: str, code: int) -> int:

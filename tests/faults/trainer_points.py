@@ -24,8 +24,7 @@ from typing import Any
 from tests.faults.harness import ERRORS, STATE, Ended, Fault, Faults, Point, complaints
 from tests.trainer.conftest import seal
 
-WORK, SET, RUN, REFERENCE = "work", "work/set", "work/run", "reference"
-KEPT = ("best.ckpt", "last.ckpt", "metrics.jsonl")
+WORK, SET, RUN = "work", "work/set", "work/run"
 LIMIT_S = 60.0
 
 
