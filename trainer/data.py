@@ -34,7 +34,13 @@ PIPELINE_MARKS = (
     "json.exception",
     "no valid data in dataset",
 )
-UNREAD_MARKS = ("Failed to read file", "ailed to open file", "ailed to read header", "ailed to open database")
+UNREAD_MARKS = (
+    "Failed to read file",
+    "ailed to open file",
+    "ailed to read header",
+    "ailed to open database",
+    "disk I/O error",
+)
 
 
 def train_batches(
