@@ -8,11 +8,11 @@ only. A key is valid Unicode and names one path only.
 import os
 import re
 
-# Bytes that are not UTF-8 become %XX, from %80 up. So that the way back is clear, a percent sign in a name that
-# would read as such an escape, or as the escape of itself, becomes %25. "50% off.jpg" and "a%20b.jpg" stay.
-_AMBIGUOUS = re.compile("%(?=25|[89A-F][0-9A-F])")
+from schemas.names import escape_surrogates, path_to_key, printable
+
+__all__ = ["escape_surrogates", "path_to_key", "printable"]
+
 _ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")
-_SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 def decode_name(name: bytes) -> str:
@@ -35,29 +35,8 @@ def source_path(source: str, key: str) -> bytes:
     return os.path.join(encode_name(source), encode_name(key_to_path(key)))
 
 
-def path_to_key(path: str) -> str:
-    """The key of a relative path as decode_name gives it."""
-    if path.isascii() and "%" not in path:
-        return path
-    if _AMBIGUOUS.search(path):
-        path = _AMBIGUOUS.sub("%25", path)
-    return escape_surrogates(path)
-
-
-def escape_surrogates(text: str) -> str:
-    """`text` with its bytes that are not UTF-8 as a key shows them."""
-    return text if text.isascii() else _SURROGATE.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
-
-
 def key_to_path(key: str) -> str:
     """The relative path that has this key, with surrogates for bytes that are not UTF-8."""
     if "%" not in key:
         return key
     return decode_name(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), key.encode()))
-
-
-def printable(text: str) -> str:
-    """`text` with what would move a cursor, or cannot be encoded, escaped: names come from strangers' disks."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,5 +1,6 @@
 """Opens the SQLite index beside a shard. Both programs read it, and neither trusts what it holds."""
 
+import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ from schemas.errors import ContractError
 from schemas.sqlite_errors import disk_error, open_unchanging
 
 _TABLES = ("INDEXES", "SHARD_NAME")
+# SQLite does not say which error of the system it met.
+_OF_THE_DISK = frozenset({"disk I/O error", "unable to open database file"})
+_OWN_INDEX = "sqlite_autoindex_"  # what SQLite itself makes for a primary key
 
 
 @contextmanager
@@ -16,7 +20,8 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context; OSError
     where that is the disk's.
 
-    INDEXES and SHARD_NAME must be plain tables: a view or a generated column can compute for ever, or say anything.
+    INDEXES and SHARD_NAME must be plain tables, and all there is: a view or a generated column can compute for ever, or
+    say anything.
     """
     if not path.is_file():
         raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
@@ -24,6 +29,10 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         _check_tables(db, path.name)
         yield db
+    except sqlite3.OperationalError as error:
+        if str(error) in _OF_THE_DISK:
+            raise OSError(errno.EIO, str(error), str(path)) from None
+        raise ContractError(f"{path.name} is not the index of a shard ({error})") from None
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise disk_error(error, str(path)) or ContractError(
             f"{path.name} is not the index of a shard ({error})"
@@ -34,6 +43,9 @@ def open_index(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _check_tables(db: sqlite3.Connection, name: str) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
+    for (other,) in db.execute("SELECT name FROM sqlite_master"):
+        if other not in _TABLES and not str(other).startswith(_OWN_INDEX):
+            raise ContractError(f"{name} is not the index of a shard: it holds {str(other)!r:.80} too")
     for table in _TABLES:
         found = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         if found is None:

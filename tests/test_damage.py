@@ -62,7 +62,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_set_is_refused_in_a_sentence(out: Path, damage: str) -> None:
-    check_files(out, load_dataset(out).splits["train"], full=False)
+    check_files(out, load_dataset(out), "train", full=False)
     DAMAGE[damage](out)
     with pytest.raises(ContractError, match=r"train\.mindrecord|dataset\.json|is not sealed"):
-        check_files(out, load_dataset(out).splits["train"], full=False)
+        check_files(out, load_dataset(out), "train", full=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainer import checkpoint
 from trainer.errors import TrainerError
+from trainer.failures import disk_error
 from trainer.lookup import is_installed, is_own, module_is_there
 from trainer.models import MINDCV, MODELS
 from trainer.plan import RunPlan, check_sizes
@@ -53,4 +54,4 @@ def _check_init(path: Path) -> None:
         with file.open("rb") as stream:
             stream.read(1)
     except OSError as error:
-        raise TrainerError(f"--init {file} cannot be read: {error.strerror}") from None
+        raise disk_error(error, f"--init {file} cannot be read") from None

@@ -82,7 +82,7 @@ def compare(
     images = None if images is None else images.resolve()
     home = Path.cwd()
     plan = plan_run(replace(config, device="CPU"), this_machine("CPU"))
-    check_files(plan.folder, plan.train_split, config.full_check)
+    check_files(plan.folder, plan.dataset, "train", config.full_check)
     check_labels(plan.folder, plan.dataset, "train")
     with scratch(None), pipeline_errors(plan.folder):
         apply(plan.effect)

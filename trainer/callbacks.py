@@ -6,7 +6,6 @@ steps are done.
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from trainer.meter import Meter
 from trainer.objective import Scores
 from trainer.precision import overflow_advice
 from trainer.progress import EpochReport, Progress, StepReport
+from trainer.runfolder import append_line
 from trainer.signals import StopSignals
 from trainer.state import RunState
 
@@ -253,11 +253,7 @@ class EpochEnd(Callback):  # type: ignore[misc]
             self.progress.note(f"stopped: val accuracy has not risen since epoch {self.state.rise_epoch}")
 
     def _write(self, report: EpochReport) -> None:
-        with self.metrics.open("a") as file:
-            file.write(json.dumps(asdict(report)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-            self.state.metrics_bytes = file.tell()
+        self.state.metrics_bytes = append_line(self.metrics, json.dumps(asdict(report)))
 
     def _report(self, scores: Scores | None, val_s: float) -> EpochReport:
         return EpochReport(

@@ -1,5 +1,6 @@
 """Checkpoints: one file with the weights and all that is needed to use them; written whole or not at all."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -9,8 +10,10 @@ from typing import Any
 
 from schemas.errors import ContractError
 from schemas.files import sync
+from schemas.regular_file import open_regular
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
+from trainer.failures import disk_error_behind, naming, until_uninterrupted
 from trainer.plan import Pixels
 from trainer.runfolder import BEST
 from trainer.state import RunState
@@ -60,6 +63,7 @@ class Training:
     state: RunState
 
 
+@until_uninterrupted
 def save(path: Path, weights: Any, meta: Meta, training: Training | None = None) -> None:
     """Write `path` by way of a temporary name, on the disk before it gets its own, so that it is never half there.
 
@@ -76,13 +80,16 @@ def save(path: Path, weights: Any, meta: Meta, training: Training | None = None)
         entries = [{"name": name, "data": value} for name, value in weights.items()]
     parts = path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
     try:
-        mindspore.save_checkpoint(entries, str(parts), append_dict=extra, crc_check=True)
-        sync(parts)
-        os.chmod(parts, 0o666 & ~_umask())  # MindSpore leaves it unreadable for colleagues
-        os.replace(parts, path)
-        sync(path.parent)
+        with naming(path):
+            mindspore.save_checkpoint(entries, str(parts), append_dict=extra, crc_check=True)
+            sync(parts)
+            os.chmod(parts, 0o666 & ~_umask())  # MindSpore leaves it unreadable for colleagues
+            os.replace(parts, path)
+            sync(path.parent)
     finally:
-        parts.unlink(missing_ok=True)
+        for left in (parts, parts.with_suffix(".tmp")):  # where MindSpore writes it first
+            with contextlib.suppress(OSError):  # what failed above is told; the next process takes them away
+                left.unlink()
 
 
 def _named(weights: Any) -> dict[str, Any]:
@@ -105,7 +112,9 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> tuple[dict[str, Any], Meta]:
-    """Weights by name, and what they mean. Raises ContractError when the file is damaged or not from this program."""
+    """Weights by name, and what they mean. Raises ContractError when the file is damaged or not from this program,
+    OSError when it cannot be read.
+    """
     weights, meta, _ = _read(path)
     return weights, meta
 
@@ -121,9 +130,13 @@ def load_training(path: Path) -> tuple[dict[str, Any], Meta, Training]:
 def _read(path: Path) -> tuple[dict[str, Any], Meta, Training | None]:
     import mindspore
 
+    open_regular(path).close()  # MindSpore would wait for a FIFO
     try:
         entries = mindspore.load_checkpoint(str(path), crc_check=True)
     except (ValueError, RuntimeError, TypeError) as error:
+        if (behind := disk_error_behind(error)) is not None:
+            behind.filename = str(path)
+            raise behind from None
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ContractError(f"{path} is damaged or no MindSpore checkpoint ({first})") from None
     try:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import json
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from schemas.working_directory import directory_problem, leave_unusable_director
 from trainer import rank
 from trainer.config import RunConfig
 from trainer.errors import Interrupted, TrainerError, WrongUsage
+from trainer.failures import disk_error, disk_error_behind
 from trainer.labels import HELP_SHOWN, label, usage_error
 from trainer.options import (
     VERBOSE_HELP,
@@ -37,7 +37,7 @@ from trainer.result import TrainResult
 from trainer.row_output import rows_to
 from trainer.signals import StopSignals
 
-FAILED, USAGE, REFUSED, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
+FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -257,8 +257,11 @@ def predict(
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
-    click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
+    others = f"; {done.not_images} more files are not images" if done.not_images else ""
+    click.echo(f"{done.images} images{unread}{others}" + ("" if out is None else f": {out}"), err=True)
     done.passed_over.check()
+    if not done.images:
+        raise TrainerError("none of the files is an image; each row says what it is")
     if done.errors == done.images:
         raise TrainerError("none of the images could be read; each row says why")
 
@@ -385,10 +388,11 @@ def _run_program() -> int:
         return _tell(usage_error(error), USAGE)
     except (TrainerError, ContractError, Interrupted) as error:
         return _tell(str(error), getattr(error, "exit_code", REFUSED))
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except (OSError, RuntimeError, ValueError) as error:
+        if (behind := disk_error_behind(error)) is None:
             raise
-        return _tell(f"the disk is full ({error.filename}); with room again, the same command goes on", AGAIN)
+        told = disk_error(behind)
+        return _tell(str(told), told.exit_code)
     return code if isinstance(code, int) else 0
 
 

@@ -29,7 +29,7 @@ def draw_curves(metrics: Path) -> str:
     """SVG of the run whose metrics.jsonl is given; raises TrainerError when it holds no epoch."""
     try:
         reports = [json.loads(line) for line in metrics.read_text().splitlines()]
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise TrainerError(f"cannot read {metrics}: {error}") from None
     if not reports:
         raise TrainerError(f"{metrics} holds no epoch yet")

@@ -10,17 +10,37 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore import dtype
 from mindspore.dataset import Shuffle, transforms, vision
+from numpy.typing import NDArray
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
 from trainer.device import InEffect
-from trainer.errors import TrainerError
+from trainer.errors import Busy, TrainerError
+from trainer.failures import disk_error_behind, naming
 from trainer.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.plan import Pixels
 from trainer.ranks import rank_slice
 from trainer.recipes import RECIPES, Recipe
+
+# What errors of MindSpore's data pipeline hold, and no others.
+PIPELINE_MARKS = (
+    "Dataset Pipeline Error",
+    "map operation",
+    "MindRecord",
+    "mindrecord",
+    "minddata",
+    "json.exception",
+    "no valid data in dataset",
+)
+UNREAD_MARKS = (
+    "Failed to read file",
+    "ailed to open file",
+    "ailed to read header",
+    "ailed to open database",
+    "disk I/O error",
+)
 
 
 def train_batches(
@@ -196,6 +216,16 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
         raise ContractError(f"{split} of {folder} does not hold the rows a class that dataset.json counts; shard again")
 
 
+def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
+    """Raise ContractError when a label of a batch names no class: the rows need not hold what the index says."""
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if outside.size:
+        raise ContractError(
+            f"rows of {folder} hold the label {outside[0]}, which names no class of dataset.json and is not what their "
+            "index holds; restore the set from a copy, or shard again"
+        )
+
+
 @contextlib.contextmanager
 def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """Turn a failure of MindSpore's data pipeline, a report of many lines, into a TrainerError that names the set.
@@ -204,15 +234,35 @@ def pipeline_errors(folder: Path, find: Callable[[], str | None] = lambda: None)
     """
     try:
         yield
-    except RuntimeError as error:
-        text = str(error)
-        if "Dataset Pipeline Error" not in text and "map operation" not in text and "MindRecord" not in text:
+    except (RuntimeError, ValueError) as error:
+        if not any(mark in str(error) for mark in PIPELINE_MARKS):
             raise
-        key = find()
+        if (away := disk_error_behind(error) or _unreadable(folder)) is not None:
+            raise away from None
+        if any(mark in str(error) for mark in UNREAD_MARKS):
+            raise Busy(
+                f"MindSpore could not read a shard of {folder} that was sound when it was checked: {cause(error)}; "
+                "run the same command again, and 'dataprep verify' if it fails again"
+            ) from error
+        key = None
+        with contextlib.suppress(RuntimeError, ValueError, OSError, StopIteration):  # it reads the same rows
+            key = find()
         at_fault = f" the image is {key};" if key else ""
         raise TrainerError(
             f"reading {folder} failed: {cause(error)};{at_fault} 'dataprep verify --decode' finds all such images"
         ) from error
+
+
+def _unreadable(folder: Path) -> OSError | None:
+    """Return the error that reading a shard meets now: MindSpore does not say which error of the system it met."""
+    try:
+        for path in sorted(folder.iterdir()):
+            if ".mindrecord" in path.name and path.is_file():
+                with path.open("rb", buffering=0) as file, naming(path):
+                    file.read(1)
+    except OSError as error:
+        return error
+    return None
 
 
 def cause(error: Exception) -> str:

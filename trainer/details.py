@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.errors import TrainerError
+from trainer.failures import disk_error
 from trainer.runfolder import write_whole
 
 TOP = 5
@@ -144,7 +144,7 @@ def write_report(folder: Path, found: Any) -> None:
         _table(folder / CONFUSION, ["label \\ predicted", *names], counts)
         _table(folder / WORST, list(WorstRow.__dataclass_fields__), (asdict(one).values() for one in found.worst))
     except OSError as error:
-        raise TrainerError(f"cannot write the report into {folder}: {error.strerror}") from None
+        raise disk_error(error, f"cannot write the report into {folder}") from None
 
 
 def picture_name(place: int) -> str:

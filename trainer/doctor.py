@@ -107,7 +107,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
     home, load = Path.cwd(), os.getloadavg()[0]
     plan = plan_run(config, this_machine(config.device))
     tell(f"checking {plan.folder}")
-    check_files(plan.folder, plan.train_split, config.full_check)
+    check_files(plan.folder, plan.dataset, "train", config.full_check)
     check_labels(plan.folder, plan.dataset, "train")
     with scratch(None), pipeline_errors(plan.folder):
         apply(plan.effect)

@@ -9,7 +9,7 @@ from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.data import check_labels, keyed_batches, pipeline_errors
+from trainer.data import check_batch, check_labels, keyed_batches, pipeline_errors
 from trainer.details import TOP, ClassScore, Details, WorstRow
 from trainer.errors import TrainerError
 from trainer.objective import Scores, score
@@ -107,7 +107,7 @@ def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
-    check_files(folder, dataset.splits[split], full=full_check)
+    check_files(folder, dataset, split, full=full_check)
     return dataset
 
 
@@ -123,6 +123,7 @@ def _examine(
     details = Details(dataset.classes, keep)
     batches = keyed_batches(folder, dataset, split, ready.recipe, ready.meta.pixels, batch_size, ready.effect)
     for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        check_batch(folder, labels, len(dataset.classes))
         details.add(ready.logits(images, batch_size), labels, map(str, keys))
         each_batch()
     return details

@@ -19,6 +19,7 @@ from trainer import checkpoint
 from trainer.config import RunConfig
 from trainer.device import check_export
 from trainer.errors import TrainerError
+from trainer.failures import disk_error, disk_error_behind
 from trainer.onnx_cells import prepare_for_onnx
 from trainer.restored import Restored, Show, in_effect, restore
 from trainer.runfolder import scratch, write_whole
@@ -95,6 +96,8 @@ def _write(ready: Restored, images: NDArray[np.float32], model_format: str) -> P
     try:
         mindspore.export(ready.network, Tensor(images), file_name="model", file_format=model_format.upper())
     except (RuntimeError, ValueError, TypeError) as error:
+        if (behind := disk_error_behind(error)) is not None:
+            raise behind from None
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise TrainerError(
             f"MindSpore cannot write {ready.meta.config.model} as {model_format}: {first}"
@@ -163,4 +166,4 @@ def _keep(written: Path, made: Exported, ready: Restored) -> None:
         os.replace(parts, made.file)
         write_whole(Path(made.description), json.dumps(description, indent=1) + "\n")
     except OSError as error:
-        raise TrainerError(f"cannot write {made.file}: {error.strerror}") from None
+        raise disk_error(error, f"cannot write {made.file}") from None

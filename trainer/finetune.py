@@ -8,6 +8,7 @@ from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, WrongUsage
+from trainer.failures import disk_error_behind
 from trainer.models.mindcv_names import MINDCV_NAMES, agreeing_size, fold_epsilon, from_mindcv
 from trainer.optim import begins, parse_scales
 
@@ -80,7 +81,10 @@ def _read(file: Path) -> tuple[dict[str, Any], tuple[str, ...] | None]:
 
     try:
         weights = mindspore.load_checkpoint(str(file))
-    except (ValueError, RuntimeError, TypeError):
+    except (ValueError, RuntimeError, TypeError) as error:
+        if (behind := disk_error_behind(error)) is not None:
+            behind.filename = str(file)
+            raise behind from None
         weights = {checkpoint.META: None}  # load below says what is wrong with it
     if checkpoint.META not in weights:
         return weights, None

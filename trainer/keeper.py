@@ -10,6 +10,7 @@ from pathlib import Path
 from schemas.errors import ContractError
 from schemas.files import sync
 from trainer import checkpoint, faults
+from trainer.failures import naming, until_uninterrupted
 from trainer.plan import RunPlan
 from trainer.resume import same_data
 from trainer.runfolder import BEST, LAST, METRICS
@@ -52,18 +53,21 @@ class Keeper:
         checkpoint.save(older, weights, meta, training)
         self._link(older)
         for path in sorted(self.folder.glob("step-*.ckpt"))[: -self.plan.config.keep]:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
+    @until_uninterrupted
     def _link(self, older: Path) -> None:
         part = self.folder / f".link-{os.getpid()}.ckpt"
         part.unlink(missing_ok=True)
         try:
             os.link(older, part)
         except OSError:  # a file system without links
-            shutil.copyfile(older, part)
-            sync(part)
-        os.replace(part, self.folder / LAST)
-        sync(self.folder)
+            with naming(part):
+                shutil.copyfile(older, part)
+                sync(part)
+        with naming(self.folder / LAST):
+            os.replace(part, self.folder / LAST)
+            sync(self.folder)
 
     def _meta(self) -> checkpoint.Meta:
         state, plan = self.state, self.plan
@@ -107,5 +111,5 @@ class Keeper:
 
     def _cut_metrics(self) -> None:
         # Lines of epochs after the checkpoint: they are trained again, and written again.
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), naming(self.folder / METRICS):
             os.truncate(self.folder / METRICS, self.state.metrics_bytes)

@@ -8,6 +8,7 @@ from trainer.data import encoded_at
 from trainer.details import PICTURES, picture_name, write_report
 from trainer.errors import TrainerError
 from trainer.evaluate import Evaluation
+from trainer.failures import disk_error
 from trainer.picture import Unreadable, thumbnail
 from trainer.runfolder import EVALUATIONS, holds_run, scratch
 
@@ -52,7 +53,7 @@ def write_thumbnails(folder: Path, found: Evaluation) -> int:
         for place, picture in pictures.items():
             (folder / picture_name(place)).write_bytes(picture)
     except OSError as error:
-        raise TrainerError(f"cannot write the pictures into {folder / PICTURES}: {error.strerror}") from None
+        raise disk_error(error, f"cannot write the pictures into {folder / PICTURES}") from None
     return len(pictures)
 
 

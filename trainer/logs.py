@@ -15,7 +15,7 @@ from trainer.config import RunConfig
 from trainer.curves import draw_curves
 from trainer.errors import TrainerError
 from trainer.meter import Meter
-from trainer.runfolder import BOARD, CURVES, PROFILE, STEPS, write_whole
+from trainer.runfolder import BOARD, CURVES, PROFILE, STEPS, append_line, write_whole
 from trainer.state import RunState
 
 MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
@@ -51,8 +51,8 @@ class StepLines(Callback):  # type: ignore[misc]
             "images_per_s": self.meter.rounded_images_per_s,
             "data_wait": None if wait is None else round(wait, 4),
         }
-        with self.path.open("a") as file:
-            file.write(json.dumps({"epoch": (step - 1) // self.course.steps + 1, "step": step, **values}) + "\n")
+        line = {"epoch": (step - 1) // self.course.steps + 1, "step": step, **values}
+        append_line(self.path, json.dumps(line), durable=False)
         if self.board is not None:
             for name, value in values.items():
                 if value is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import mindspore.dataset as ds
 from mindspore.train import Model
 
+from schemas.errors import ContractError
 from trainer.assemble import network_and_step
 from trainer.autotune import keep_finding, only_so_far
 from trainer.beginning import check_beginning
@@ -18,7 +19,7 @@ from trainer.device import apply, this_machine
 from trainer.errors import Interrupted, TrainerError
 from trainer.evaluate import evaluate_network
 from trainer.keeper import Keeper
-from trainer.lineage import undecodable, write_report
+from trainer.lineage import foreign_label, undecodable, write_report
 from trainer.logs import log_callbacks
 from trainer.meter import Meter, share_of_waiting
 from trainer.objective import Scores
@@ -128,13 +129,18 @@ def _train_epochs(
         start = state.step - first * plan.steps
         batches.set_init_step(start)
         epochs, call = rounds(effect.train, 1 if effect.pipeline_per_epoch else config.epochs, plan.steps, start)
-        call.make(Model(step), epochs, batches, callbacks)
+        try:
+            call.make(Model(step), epochs, batches, callbacks)
+        except RuntimeError:
+            if (said := foreign_label(plan, state.step)) is not None:
+                raise ContractError(f"{plan.folder}: {said}; restore the set from a copy, or shard again") from None
+            raise
         del batches  # the pipeline ends, and MindSpore's AutoTune writes its result
 
 
 def _check_data(plan: RunPlan, stop: StopSignals) -> None:
     for split in plan.used_splits if plan.effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
-        check_files(plan.folder, plan.dataset.splits[split], plan.config.full_check)
+        check_files(plan.folder, plan.dataset, split, plan.config.full_check)
         check_labels(plan.folder, plan.dataset, split)
         stop.check()
 

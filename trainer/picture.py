@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, UnidentifiedImageError
 
 from schemas.png_chunks import PNG_MAGIC, bad_extras, without
+from schemas.stand_ins import describe_text
 from trainer.deep_pixels import (
     BITS,
     PHOTOMETRIC,
@@ -33,6 +34,7 @@ FORMATS = tuple(
     for name in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
     if name in Image.OPEN
 )
+IMAGE_BEGINNINGS = (b"\xff\xd8\xff", PNG_MAGIC, b"GIF8", b"II*\0", b"MM\0*")
 WHITE = (255, 255, 255)
 WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
 ORIENTATION = 0x0112  # the EXIF tag
@@ -52,6 +54,10 @@ class Unreadable(Exception):
     """The file is no image that can be used; the text says why."""
 
 
+class NotAnImage(Unreadable):
+    """The file is something else than an image: text, a pointer of version control, another format."""
+
+
 def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
     """The pixels, uint8 (H, W, 3) in RGB, of the image file's bytes; raises Unreadable.
 
@@ -66,13 +72,21 @@ def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
             warnings.simplefilter("ignore")
             return np.asarray(_opaque(_loaded(data, policy), tuple(policy.get("background", WHITE))), np.uint8)
     except UnidentifiedImageError:
-        raise Unreadable("it is no image of a kind that is read here") from None
+        raise _unidentified(data) from None
     except MemoryError:
         raise Unreadable("its pixels do not fit into memory") from None
     except Unreadable:
         raise
     except Exception as error:  # whatever Pillow's parsers raise condemns the file, and it alone
         raise Unreadable(" ".join(str(error).split())[:200] or type(error).__name__) from None
+
+
+def _unidentified(data: bytes) -> Unreadable:
+    """Return the error for what Pillow finds no image in: its content says what it is, as while sharding."""
+    if data.startswith(IMAGE_BEGINNINGS):
+        return Unreadable("it is damaged: it begins like an image, and its header cannot be read")
+    found = describe_text(data[:1024])
+    return NotAnImage(f"not an image: {found[1]}" if found else "it is no image of a kind that is read here")
 
 
 def thumbnail(data: bytes, side: int) -> bytes:

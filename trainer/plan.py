@@ -7,6 +7,7 @@ from typing import Any
 
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
 from schemas.errors import ContractError
+from schemas.shard_check import shard_problem
 from trainer.config import RunConfig
 from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
@@ -86,7 +87,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
     ranks = machine.ranks or config.ranks or 1
-    steps = _steps(config.batch_size * ranks, dataset, folder)
+    steps = _steps(config.batch_size, ranks, dataset, folder)
     effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size), begun)
     _check_sink_column(effect, config.batch_size, pixels.size)
     lr = optimizer.lr if config.lr is None else config.lr
@@ -114,7 +115,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
                 f"{config.optimizer}, batch {config.batch_size * effect.num_shards}, cosine",
             ),
             Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
-            *_extras(config, dataset, steps),
+            *_extras(config, dataset, steps, effect.num_shards),
             Decision(
                 "steps per epoch",
                 "default",
@@ -136,7 +137,7 @@ def _check_forms(config: RunConfig) -> None:
     _ = config.profile_steps
 
 
-def _extras(config: RunConfig, dataset: Dataset, steps: int) -> list[Decision]:
+def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list[Decision]:
     """The lines of what a plain run does without; raises TrainerError for what this dataset cannot serve."""
     found = []
     if config.accumulate > 1:
@@ -145,7 +146,7 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int) -> list[Decision]:
                 f"--accumulate {config.accumulate} is more than the {config.epochs * steps} batches of the run, so the "
                 "weights would never move; give a smaller one"
             )
-        images = f"{config.accumulate * config.batch_size} images an update"
+        images = f"{config.accumulate * config.batch_size * ranks} images an update"
         found.append(Decision("accumulate", str(config.accumulate), f"{config.accumulate} batches", images))
     if config.clip_norm is not None:
         bound = asked(config.clip_norm)
@@ -194,18 +195,22 @@ def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
     )
 
 
-def _steps(batch_size: int, dataset: Dataset, folder: Path) -> int:
+def _steps(batch_size: int, ranks: int, dataset: Dataset, folder: Path) -> int:
     train = dataset.splits.get("train")
     if train is None or not train.rows:
         raise ContractError(f"{folder} has no train split to learn from; it has {', '.join(dataset.splits) or 'none'}")
     if len(dataset.classes) < 2:
         raise ContractError(f"{folder} has {len(dataset.classes)} class; a classifier needs two")
-    if batch_size > train.rows:
+    whole = batch_size * ranks
+    if train.rows < ranks:
+        raise TrainerError(f"the train split has {train.rows} rows, fewer than the {ranks} ranks; use fewer --ranks")
+    if whole > train.rows:
+        of_all = f" of {batch_size} on each of {ranks} ranks" if ranks > 1 else ""
         raise TrainerError(
-            f"a batch of {batch_size} is larger than the train split ({train.rows} rows); "
-            f"use --batch-size {train.rows} or less"
+            f"a batch of {whole}{of_all} is larger than the train split ({train.rows} rows); "
+            f"use --batch-size {train.rows // ranks} or less"
         )
-    return train.rows // batch_size
+    return train.rows // whole
 
 
 def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
@@ -229,15 +234,18 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
     return Pixels(size, dataset.pixels.mean, (red, green, blue)), why
 
 
-def check_files(folder: Path, split: Split, full: bool) -> None:
-    """Raise ContractError unless the split's files are those that were sealed.
+def check_files(folder: Path, dataset: Dataset, name: str, full: bool) -> None:
+    """Raise ContractError unless the files of the split `name` are those that were sealed, and fit dataset.json.
 
-    Sizes and index digests always; every byte when the split is small or `full`. MindSpore's decoders die by a
-    signal on some damaged bytes, so this is asked before they are opened.
+    Sizes, headers and indexes always; every byte when the split is small or `full`. MindSpore's readers and decoders
+    die by a signal on some damaged bytes, so this is asked before they are opened.
     """
+    split = dataset.splits[name]
     problems = file_problems(folder, split.shards)
     if not problems and (full or sum(shard.bytes for shard in split.shards) <= FULL_CHECK_BYTES):
         problems = [problem for shard in split.shards if (problem := _byte_problem(folder, shard))]
+    if not problems:
+        problems = [said for shard in split.shards if (said := shard_problem(folder, shard, dataset.schema))]
     _refuse(folder, problems)
 
 

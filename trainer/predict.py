@@ -15,15 +15,16 @@ from mindspore.dataset import vision
 from numpy.typing import NDArray
 
 from schemas.layout import DATASET
+from schemas.names import one_line, path_to_key
 from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.data import keyed_batches, pipeline_errors
+from trainer.data import check_batch, keyed_batches, pipeline_errors
 from trainer.details import log_softmax
 from trainer.errors import TrainerError
 from trainer.evaluate import check_classes, open_split
 from trainer.image_files import PassedOver, find_files
 from trainer.mixing import scaled
-from trainer.picture import Unreadable, read_picture
+from trainer.picture import NotAnImage, Unreadable, read_picture
 from trainer.reading import read_file
 from trainer.restored import Restored, Show, in_effect, restore
 from trainer.runfolder import scratch
@@ -40,14 +41,18 @@ class Prediction:
     best: tuple[tuple[str, float], ...]
     label: str | None = None
     error: str | None = None
+    is_image: bool = True
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What came of a job: how many rows were written, how many of them carry an error, and what has no row at all."""
+    """What came of a job: the images with a row, how many of them carry an error, files with a row that are no images,
+    and what has no row at all.
+    """
 
     images: int
     errors: int
+    not_images: int = 0
     passed_over: PassedOver = field(default_factory=PassedOver)
 
 
@@ -81,13 +86,15 @@ def predict(
             found = _sealed_rows(ready, inputs[0], dataset, split, asked.batch_size, top)
         else:
             found = _file_rows(ready, files, asked.batch_size, top)
-        images = errors = 0
+        images = errors = others = 0
         for predictions in found:
             for prediction in predictions:
                 write(prediction)
-                images, errors = images + 1, errors + (prediction.error is not None)
+                others += not prediction.is_image
+                images += prediction.is_image
+                errors += prediction.is_image and prediction.error is not None
             each_batch()
-    return Predicted(images, errors, passed_over)
+    return Predicted(images, errors, others, passed_over)
 
 
 def is_sealed(inputs: Sequence[Path]) -> bool:
@@ -105,6 +112,7 @@ def _sealed_rows(
     with pipeline_errors(folder):
         batches = keyed_batches(folder, dataset, split, recipe, ready.meta.pixels, batch_size, ready.effect)
         for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+            check_batch(folder, labels, len(dataset.classes))
             best = best_classes(ready.logits(images, batch_size), ready.meta.classes, top)
             rows = zip(keys, best, labels, strict=True)
             yield [Prediction(str(key), classes, dataset.classes[label]) for key, classes, label in rows]
@@ -118,13 +126,13 @@ def _file_rows(
     steps = [step for step in steps if not isinstance(step, vision.Decode)]
     steps = scaled(steps, ready.meta.pixels.mean, ready.meta.pixels.std)
 
-    def read(place: Path) -> NDArray[np.float32] | str:
+    def read(place: Path) -> NDArray[np.float32] | Unreadable:
         try:
             image: Any = read_picture(read_file(place), ready.meta.policy)
         except OSError as error:
-            return error.strerror or type(error).__name__
+            return Unreadable(error.strerror or type(error).__name__)
         except Unreadable as error:
-            return str(error)
+            return error
         for step in steps:
             image = step(image)
         return image  # type: ignore[no-any-return]
@@ -133,13 +141,17 @@ def _file_rows(
     with ThreadPoolExecutor(ready.effect.workers) as threads:
         while part := list(islice(left, batch_size)):  # in parts: memory does not grow with the files
             read_in = list(threads.map(read, [place for _, place in part]))
-            images = [image for image in read_in if not isinstance(image, str)]
+            images = [image for image in read_in if not isinstance(image, Unreadable)]
             logits = ready.logits(np.stack(images), batch_size) if images else np.empty((0, 0))
             best = iter(best_classes(logits, ready.meta.classes, top))
             yield [
-                Prediction(str(name), (), error=image) if isinstance(image, str) else Prediction(str(name), next(best))
+                _refused(str(name), image) if isinstance(image, Unreadable) else Prediction(str(name), next(best))
                 for (name, _), image in zip(part, read_in, strict=True)
             ]
+
+
+def _refused(name: str, why: Unreadable) -> Prediction:
+    return Prediction(name, (), error=str(why), is_image=not isinstance(why, NotAnImage))
 
 
 def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list[tuple[tuple[str, float], ...]]:
@@ -152,8 +164,10 @@ def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list
 
 
 def csv_writer(stream: TextIO, name: str, sealed: bool, top: int) -> Callable[[Prediction], None]:
-    """Writes a line for each prediction, ahead of the first the head line: `name` heads the first column. So a job that
-    is refused has written nothing.
+    r"""Write a line per prediction, ahead of the first the head line: `name` heads the first column. So a job that is
+    refused has written nothing.
+
+    Bytes of names that are not UTF-8 are written as in keys, control characters as \x1b, so that a line is a row.
     """
     writer = csv.writer(stream, lineterminator="\n")
     own = "label" if sealed else "error"
@@ -165,16 +179,21 @@ def csv_writer(stream: TextIO, name: str, sealed: bool, top: int) -> Callable[[P
             head.clear()
         cells = [cell for name, score in found.best for cell in (name, f"{score:.6f}")]
         cells += [""] * (2 * top - len(cells))
-        writer.writerow([found.name, (found.label if sealed else found.error) or "", *cells])
+        own_cell = (found.label if sealed else found.error) or ""
+        writer.writerow([one_line(cell) for cell in (_name(found, sealed), own_cell, *cells)])
 
     return write
+
+
+def _name(found: Prediction, sealed: bool) -> str:
+    return found.name if sealed else path_to_key(found.name)  # of a sealed row it is a key already
 
 
 def jsonl_writer(stream: TextIO, name: str) -> Callable[[Prediction], None]:
     """Writes one JSON object a line; `name` is the key of the path or row key."""
 
     def write(found: Prediction) -> None:
-        row: dict[str, Any] = {name: found.name}
+        row: dict[str, Any] = {name: _name(found, name == "key")}
         if found.label is not None:
             row["label"] = found.label
         if found.error is not None:

@@ -15,6 +15,7 @@ from trainer.config import RunConfig
 from trainer.data import check_labels, pipeline_errors, train_batches, try_recipe
 from trainer.device import apply, this_machine
 from trainer.errors import TrainerError
+from trainer.failures import disk_error
 from trainer.mixing import mixes
 from trainer.plan import Pixels, check_files, plan_run
 from trainer.runfolder import scratch, write_whole
@@ -52,7 +53,7 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
         raise TrainerError(f"--preview {file}: the sheet is a PNG, so its name must end in .png")
     file = file.absolute()
     plan = plan_run(replace(config, device="CPU", autotune=False), this_machine("CPU"))
-    check_files(plan.folder, plan.train_split, config.full_check)
+    check_files(plan.folder, plan.dataset, "train", config.full_check)
     with scratch(None), pipeline_errors(plan.folder):
         apply(plan.effect)
         check_labels(plan.folder, plan.dataset, "train")
@@ -147,4 +148,4 @@ def _write(file: Path, sheet: Image.Image) -> None:
     try:
         write_whole(file, buffer.getvalue())
     except OSError as error:
-        raise TrainerError(f"cannot write the preview {file}: {error.strerror}") from None
+        raise disk_error(error, f"cannot write the preview {file}") from None

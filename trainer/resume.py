@@ -6,12 +6,14 @@ from pathlib import Path
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
+from schemas.regular_file import read_regular
 from trainer.config import RunConfig
 from trainer.decision import asked
 from trainer.errors import TrainerError
 from trainer.result import TrainResult
 from trainer.runfolder import CONFIG, RESULT, RUNS, holds_run
 
+MAX_BYTES = 16 << 20  # of config.json and result.json
 # These change nothing in what is computed. The dataset may have moved: its digest is compared instead.
 FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind"}
 
@@ -54,8 +56,8 @@ def finished(config: RunConfig) -> TrainResult | None:
     if not path.exists():
         return None
     try:
-        result = TrainResult.from_json(path.read_text())
-    except (OSError, ValueError, TypeError):
+        result = TrainResult.from_json(read_regular(path, MAX_BYTES).decode())
+    except (ValueError, TypeError):
         raise ContractError(f"{path} is damaged; remove it, and the run is looked at again") from None
     same_data(folder, result.dataset_digest, load_dataset(Path(config.dataset).resolve()).digest)
     return result
@@ -71,8 +73,8 @@ def _difference(folder: Path, config: RunConfig) -> tuple[str, str, str] | None:
     """The first option that differs from the run's: its name, what it was, what it is."""
     path = folder / CONFIG
     try:
-        before = RunConfig.from_dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        before = RunConfig.from_dict(json.loads(read_regular(path, MAX_BYTES)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise ContractError(f"{path} cannot be read ({error}); restore it, or give --out another name") from None
     for field in dataclasses.fields(RunConfig):
         old, new = getattr(before, field.name), getattr(config, field.name)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from schemas.files import sync
 from trainer.errors import Busy, TrainerError
+from trainer.failures import disk_error, naming, until_uninterrupted
 
 RUNS = Path("runs")
 CONFIG = "config.json"
@@ -54,9 +55,10 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
                 yield folder
             finally:
                 if not begun:
-                    _forget_beginning(folder)
+                    with contextlib.suppress(OSError):  # what ended the run is told
+                        _forget_beginning(folder)
     finally:
-        with contextlib.suppress(OSError):  # rmdir takes away an empty folder only
+        with contextlib.suppress(OSError):  # rmdir removes an empty folder only
             folder.rmdir()
             if out is None:
                 folder.parent.rmdir()
@@ -81,6 +83,7 @@ def check_place(out: str | None, dataset_folder: Path) -> Path:
     return folder
 
 
+@until_uninterrupted
 def _make(out: str | None, dataset_folder: Path) -> Path:
     while True:
         folder = check_place(out, dataset_folder)
@@ -91,7 +94,7 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
             if out is not None:  # otherwise another run took the number in this moment
                 raise TrainerError(_taken(folder)) from None
         except OSError as error:
-            raise TrainerError(f"cannot make the run folder {folder}: {error.strerror}") from None
+            raise disk_error(error, f"cannot make the run folder {folder}") from None
 
 
 def holds_run(folder: Path) -> bool:
@@ -112,9 +115,10 @@ def _is_vacant(folder: Path) -> bool:
 
 
 def _is_litter(path: Path) -> bool:
-    return path.name.startswith(".") and (path.name.startswith(SCRATCH) or path.suffix in (".ckpt", ".part"))
+    return path.name.startswith(".") and (path.name.startswith(SCRATCH) or path.suffix in (".ckpt", ".part", ".tmp"))
 
 
+@until_uninterrupted
 def _sweep(folder: Path) -> None:
     """Take away what a killed process has left half done."""
     for path in [path for path in folder.iterdir() if _is_litter(path)]:
@@ -130,14 +134,17 @@ def _locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with naming(folder):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy(f"another process is training in {folder}; try again when it has ended") from None
         yield
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # the lock is gone with the process at the latest
+            os.close(descriptor)
 
 
+@until_uninterrupted
 def write_whole(path: Path, data: str | bytes) -> None:
     """Write a file, text as UTF-8, so that it is on the disk as a whole, or as it was; devices are written as they are.
 
@@ -149,13 +156,34 @@ def write_whole(path: Path, data: str | bytes) -> None:
         return
     path = path.resolve()
     part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(data)
-        sync(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    sync(path.parent)
+    with naming(path):
+        try:
+            part.write_bytes(data)
+            sync(part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        sync(path.parent)
+
+
+def append_line(path: Path, line: str, durable: bool = True) -> int:
+    """Append a line and, where it must be `durable`, wait until it is on the disk; return the length of the file.
+
+    A line that an earlier process could not write whole gets its end first, so that it costs no other.
+    """
+    with naming(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        with open(descriptor, "ab", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            broken = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            left = (b"\n" if broken else b"") + line.encode() + b"\n"
+            while left:
+                left = left[file.write(left) or 0 :]
+            if durable:
+                os.fsync(descriptor)
+            return os.fstat(descriptor).st_size
 
 
 @contextlib.contextmanager
@@ -176,5 +204,6 @@ def scratch(parent: Path | None) -> Iterator[None]:
         os.chdir(folder)
         yield
     finally:
-        os.chdir(home)
+        with contextlib.suppress(OSError):  # the folder is gone; nothing is done there any more
+            os.chdir(home)
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,10 +15,12 @@ from mindspore.mindrecord import FileWriter
 
 from schemas.dataset import Dataset, Shard, Split
 from schemas.layout import REJECTS, shard_name
+from schemas.regular_file import read_regular
 from trainer.data import rows_of
 from trainer.picture import Unreadable, read_picture
 from trainer.plan import RunPlan
 
+MAX_REJECTS_BYTES = 4 << 30
 MOST_BYTES = 256 << 20  # of one copy on the disk
 QUALITY = 95  # of 'dataprep shard', where the set does not say
 PAGE_BYTES = 32 << 20
@@ -109,8 +111,8 @@ def as_files(rows: Sequence[Row], folder: Path) -> None:
 def refused_files(dataset: Path) -> frozenset[str]:
     """The keys of the files that the set has refused: their paths below the folder that was sharded."""
     try:
-        lines = (dataset / REJECTS).read_text(encoding="utf-8").splitlines()
-    except OSError:  # a copy of the set without it
+        lines = read_regular(dataset / REJECTS, MAX_REJECTS_BYTES).decode(errors="replace").splitlines()
+    except FileNotFoundError:  # a copy of the set without it
         return frozenset()
     return frozenset(str(json.loads(line)["key"]) for line in lines)
 

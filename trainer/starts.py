@@ -10,11 +10,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from schemas.files import sync
+from schemas.regular_file import read_regular
 from trainer.decision import Decision
 from trainer.kernels import Begun
-from trainer.runfolder import LAST, STARTS
+from trainer.runfolder import LAST, STARTS, append_line
 
+MAX_BYTES = 1 << 30
 PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 
 
@@ -72,9 +73,7 @@ def note_start(
     path, line = run / STARTS, asdict(start)
     for decision in line["decisions"]:
         del decision["notable"]  # how it is shown; all of them are stored
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    sync(path)
+    append_line(path, json.dumps(line))
 
 
 def begun_with(out: str | None) -> Begun | None:
@@ -92,8 +91,8 @@ def begun_with(out: str | None) -> Begun | None:
 
 def _starts(path: Path) -> list[Start]:
     found = []
-    with contextlib.suppress(OSError):
-        for line in path.read_text(errors="replace").splitlines():
+    with contextlib.suppress(FileNotFoundError):
+        for line in read_regular(path, MAX_BYTES).decode(errors="replace").splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
                 found.append(Start.from_dict(json.loads(line)))
     return found

@@ -20,7 +20,7 @@ def main() -> None:
     from trainer.plan import RunPlan, check_files, plan_run
 
     def ours(plan: RunPlan) -> Any:
-        check_files(plan.folder, plan.train_split, plan.config.full_check)
+        check_files(plan.folder, plan.dataset, "train", plan.config.full_check)
         check_labels(plan.folder, plan.dataset, "train")
         figures["checks_s"] = time.perf_counter() - began
         return train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, BATCH, plan.effect)

@@ -9,7 +9,7 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from trainer import data
 from trainer.device import InEffect
-from trainer.errors import TrainerError
+from trainer.errors import Busy, TrainerError
 from trainer.plan import Pixels
 from trainer.recipes import RECIPES
 
@@ -86,20 +86,37 @@ def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., P
     data.check_labels(folder, load_dataset(folder), "train")
 
 
-def test_failure_of_the_pipeline_becomes_one_sentence() -> None:
-    sentence = "reading /d failed: map operation: .Decode. failed.; the image is a/b.jpg; 'dataprep verify --decode'"
-    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(Path("/d"), lambda: "a/b.jpg"):
+def test_failure_of_the_pipeline_becomes_one_sentence(tmp_path: Path) -> None:
+    sentence = "reading .* failed: map operation: .Decode. failed.; the image is a/b.jpg; 'dataprep verify --decode'"
+    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(tmp_path, lambda: "a/b.jpg"):
         raise RuntimeError(
             "Dataset Pipeline Error\n---\n[ERROR] map operation: [Decode] failed.\n---\nC++ call stack\n"
         )
 
 
-def test_failure_is_told_by_the_line_that_mindspore_marks() -> None:
+def test_failure_is_told_by_the_line_that_mindspore_marks(tmp_path: Path) -> None:
     report = (
         "Exception thrown.\n---\n- Dataset Pipeline Error Message: \n---\n[ERROR] map operation: [Decode] failed.\n"
     )
-    with pytest.raises(TrainerError, match="reading /d failed: map operation"), data.pipeline_errors(Path("/d")):
+    with pytest.raises(TrainerError, match=r"reading .* failed: map operation"), data.pipeline_errors(tmp_path):
         raise RuntimeError(report)
+
+
+def test_a_set_that_is_gone_or_cannot_be_read_is_named_in_place_of_mindspores_report(tmp_path: Path) -> None:
+    report = "Dataset Pipeline Error\n[ERROR] [Internal ERROR] Failed to read file."
+    with pytest.raises(FileNotFoundError) as gone, data.pipeline_errors(tmp_path / "gone"):
+        raise RuntimeError(report)
+    assert gone.value.filename == str(tmp_path / "gone")
+    with pytest.raises(Busy, match="could not read a shard of"), data.pipeline_errors(tmp_path):
+        raise RuntimeError(report)
+
+
+def test_an_error_in_the_search_for_the_image_does_not_hide_the_first(tmp_path: Path) -> None:
+    def fails() -> str:
+        raise RuntimeError("the same rows fail again")
+
+    with pytest.raises(TrainerError, match="failed: map operation"), data.pipeline_errors(tmp_path, fails):
+        raise RuntimeError("Dataset Pipeline Error\n[ERROR] map operation: [Decode] failed.")
 
 
 def test_other_failures_keep_their_traceback() -> None:

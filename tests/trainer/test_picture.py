@@ -148,7 +148,7 @@ def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
     ("data", "why"),
     [
         (b"", "the file is empty"),
-        (b"hello", "it is no image of a kind that is read here"),
+        (b"hello", "not an image: text"),
         (FILES["jpeg"][:-200], "(?i)truncated"),
         (FILES["rgba png"][:60], "."),
         (coded(colours("F"), "TIFF"), "unsupported pixel mode F"),

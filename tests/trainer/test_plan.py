@@ -115,17 +115,17 @@ def test_damaged_files_are_refused_and_named(
     folder = make_set({"train": 3})
     damage(folder)
     with pytest.raises(ContractError, match=sentence):
-        check_files(folder, load_dataset(folder).splits["train"], full=False)
+        check_files(folder, load_dataset(folder), "train", full=False)
 
 
 def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.plan.FULL_CHECK_BYTES", 0)
     folder = make_set({"train": 3})
     flip_last_byte(folder / "train.mindrecord0")
-    split = load_dataset(folder).splits["train"]
-    check_files(folder, split, full=False)
+    dataset = load_dataset(folder)
+    check_files(folder, dataset, "train", full=False)
     with pytest.raises(ContractError, match="sha256 differs"):
-        check_files(folder, split, full=True)
+        check_files(folder, dataset, "train", full=True)
 
 
 def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
@@ -134,3 +134,16 @@ def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
     manifest.write_text(manifest.read_text().replace('"across"', '"along"'))
     with pytest.raises(ContractError, match="edited after it was sealed"):
         plan_run(RunConfig(str(folder), batch_size=1), CPU)
+
+
+@pytest.mark.parametrize(("ranks", "fits"), [(1, 10), (4, 2)])
+def test_the_batch_size_that_is_advised_fits(ranks: int, fits: int, make_set: Callable[..., Path]) -> None:
+    folder = make_set({"train": 10})
+    with pytest.raises(TrainerError, match=f"use --batch-size {fits} or less"):
+        plan_run(RunConfig(str(folder), batch_size=32, ranks=ranks), CPU)
+    assert plan_run(RunConfig(str(folder), batch_size=fits, ranks=ranks), CPU).steps == 1
+
+
+def test_fewer_rows_than_ranks_ask_for_fewer_ranks(make_set: Callable[..., Path]) -> None:
+    with pytest.raises(TrainerError, match="use fewer --ranks"):
+        plan_run(RunConfig(str(make_set({"train": 3})), batch_size=1, ranks=4), CPU)

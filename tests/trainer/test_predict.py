@@ -57,7 +57,7 @@ def test_broken_file_is_a_row_with_its_error_and_the_rest_goes_on(untrained: Pat
     (tmp_path / "6 lost").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "7 pipe")
     rows, done = predictions(untrained, tmp_path)
-    assert done == Predicted(9, 4)
+    assert done == Predicted(8, 3, 1)
     errors = {Path(row.name).name: row.error for row in rows if row.error}
     assert set(errors) == {"3.jpg", "notes.txt", "6 lost", "7 pipe"}
     assert errors["6 lost"] == "No such file or directory"
@@ -97,7 +97,7 @@ def test_csv_has_a_cell_for_each_class_and_score() -> None:
     assert list(csv.reader(io.StringIO(stream.getvalue()))) == [
         ["path", "error", "class_1", "score_1", "class_2", "score_2"],
         ["x.png", "", "a", "0.750000", "b", "0.250000"],
-        ["caf\udce9,.png", "the file is empty", "", "", "", ""],
+        ["caf%E9,.png", "the file is empty", "", "", "", ""],
     ]
 
 
@@ -125,3 +125,38 @@ def test_large_photo_is_scored_by_the_recipe_of_the_checkpoint(untrained: Path, 
     Image.new("RGB", (300, 200), "red").save(tmp_path / "red.webp")
     rows, done = predictions(untrained, tmp_path / "red.webp", top=9)
     assert (done, len(rows[0].best)) == (Predicted(1, 0), 3)
+
+
+def test_what_is_no_image_is_named_and_counted_apart(untrained: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(picture(0, 0))
+    texts = {
+        "b.jpg": "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
+        "c.jpg": "../../.git/annex/objects/aa/bb/SHA256E-s12--ff.jpg",
+        "d.dvc": "outs:\n- md5: 12\n  path: d.jpg\n",
+        "README": "Photos of 2024.",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "cut.jpg").write_bytes(picture(0, 0)[:40])
+    rows, done = predictions(untrained, tmp_path)
+    assert done == Predicted(2, 1, 4)
+    said = {Path(row.name).name: row.error for row in rows}
+    assert said["b.jpg"] == "not an image: a Git LFS pointer: run git lfs pull"
+    assert said["c.jpg"] == "not an image: a git-annex pointer: run git annex get"
+    assert said["d.dvc"] == "not an image: a DVC pointer: run dvc pull"
+    assert said["README"] == "not an image: text"
+
+
+def test_names_are_escaped_as_keys_are_and_a_line_is_a_row() -> None:
+    name = os.fsdecode(b"a\xff\x1b[31m%FF\n\xe7\x8c\xab.jpg")
+    for writer in (csv_writer, jsonl_writer):
+        stream = io.StringIO(newline="")
+        write = writer(stream, "path", False, 1) if writer is csv_writer else jsonl_writer(stream, "path")
+        write(Prediction(name, (("cat", 1.0),)))
+        text = stream.getvalue()
+        assert "\x1b" not in text
+        assert text.encode()  # valid UTF-8
+        if writer is csv_writer:
+            assert text.splitlines()[1] == "a%FF\\x1b[31m%25FF\\n猫.jpg,,cat,1.000000"
+        else:
+            assert json.loads(text)["path"] == "a%FF\x1b[31m%25FF\n猫.jpg"

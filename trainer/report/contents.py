@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import TrainerError
+from trainer.failures import disk_error
 from trainer.report import tables
 from trainer.report.charts import Over, charts
 from trainer.report.compare import Outcome, command, differences, evaluate_command, outcome, settings
@@ -43,7 +43,7 @@ def write_page(folders: Sequence[Path], out: Path | None) -> Report:
     try:
         write_whole(file, page)
     except OSError as error:
-        raise TrainerError(f"cannot write {file}: {error.strerror}; give --out another name") from None
+        raise disk_error(error, f"cannot write {file}", "give --out another name") from None
     return Report(str(file), len(page), tuple(map(outcome, runs)), {run.name: run.missing for run in runs})
 
 

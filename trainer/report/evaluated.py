@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.errors import ContractError
+from schemas.regular_file import read_regular
 from trainer.details import REPORT, ClassScore, WorstRow, picture_name
 from trainer.runfolder import EVALUATIONS
 
+MAX_REPORT_BYTES = 1 << 30
 MAX_PICTURE_BYTES = 1 << 20  # what trainer eval writes is a few dozen KB; anything larger is not from there
 
 
@@ -40,8 +43,8 @@ class Evaluated:
         """The JPEG of the worst row at `place`, None when it is not there."""
         path = self.folder / picture_name(place)
         try:
-            return path.read_bytes() if path.stat().st_size <= MAX_PICTURE_BYTES else None
-        except OSError:
+            return read_regular(path, MAX_PICTURE_BYTES)
+        except (OSError, ContractError):
             return None
 
 
@@ -51,8 +54,9 @@ def read_evaluations(run: Path) -> tuple[tuple[Evaluated, ...], list[tuple[str, 
     unread: list[tuple[str, str]] = []
     for path in sorted((run / EVALUATIONS).glob(f"*/{REPORT}")):
         try:
-            found.append(_evaluated(path.parent, json.loads(path.read_text(encoding="utf-8", errors="replace"))))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            said = json.loads(read_regular(path, MAX_REPORT_BYTES).decode(errors="replace"))
+            found.append(_evaluated(path.parent, said))
+        except (OSError, ContractError, ValueError, TypeError, KeyError, RecursionError) as error:
             why = f"it cannot be read ({type(error).__name__}: {error}); 'trainer eval' writes it anew"
             unread.append((path.relative_to(run).as_posix(), why))
     return tuple(found), unread

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from schemas.errors import ContractError
+from schemas.regular_file import read_regular
 from trainer.errors import TrainerError
 from trainer.report.evaluated import Evaluated, read_evaluations
 from trainer.report.series import Floats, Series
@@ -21,6 +23,7 @@ from trainer.runfolder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
 from trainer.starts import Start
 
 Line = dict[str, Any]
+MAX_BYTES = 4 << 30  # of a file of a run
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,10 @@ def _absent(folder: Path) -> list[Missing]:
 
 def _object(folder: Path, name: str, notes: list[Missing]) -> Line | None:
     try:
-        found = json.loads((folder / name).read_text(encoding="utf-8", errors="replace"))
+        found = json.loads(read_regular(folder / name, MAX_BYTES).decode(errors="replace"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ContractError, ValueError, RecursionError) as error:
         notes.append(Missing(name, f"it cannot be read ({error}), and counts as not there"))
         return None
     if isinstance(found, dict):
@@ -157,11 +160,11 @@ def _object(folder: Path, name: str, notes: list[Missing]) -> Line | None:
 
 def _lines(folder: Path, name: str, notes: list[Missing]) -> list[Line]:
     try:
-        lines = (folder / name).read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = read_regular(folder / name, MAX_BYTES).decode(errors="replace").split("\n")
     except FileNotFoundError:
         return []
-    except OSError as error:
-        notes.append(Missing(name, f"it cannot be read ({error.strerror}), and counts as not there"))
+    except (OSError, ContractError) as error:
+        notes.append(Missing(name, f"it cannot be read ({getattr(error, 'strerror', error)}), and counts as not there"))
         return []
     whole = [found for line in lines[:-1] if (found := _parsed(line)) is not None]
     # Behind the last line end is nothing, or the line that is being written, or was when the process was killed.

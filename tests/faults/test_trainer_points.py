@@ -1,0 +1,20 @@
+"""`trainer run` at a few drawn calls to the file system: each fails or is where the process is killed.
+
+The rest of the points are for the program itself, by hand: `python -m tests.faults.trainer_points FOLDER COUNT SEED`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import NoCompiler
+from tests.faults.trainer_points import run
+
+
+def test_a_fault_is_told_and_the_run_goes_on_to_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    try:
+        found = list(run(tmp_path, 3, 20, keep=2))
+    except NoCompiler as missing:
+        pytest.skip(str(missing))
+    assert len(found) == 3
+    assert [one for one in found if one.wrong] == []
