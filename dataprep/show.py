@@ -10,8 +10,9 @@ from dataprep.pipeline import Summary
 from dataprep.preview import Preview
 from dataprep.repair import Repaired, Salvaged
 from dataprep.report import Reported
-from dataprep.terminal import counts, duration, many, size
+from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
+from schemas.counting import many
 
 WORKER_STAGES = ("read", "decode", "encode", "write")
 

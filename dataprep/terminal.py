@@ -10,6 +10,7 @@ from dataprep.keys import printable
 from dataprep.labels import label
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
+from schemas.counting import many
 
 PLAIN_EVERY_S = 30.0
 STEP_EVERY_S = 0.1
@@ -163,11 +164,6 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-def many(count: int, noun: str, plural: str = "") -> str:
-    """`1 shard`, `2,000 shards`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def size(count: float) -> str:

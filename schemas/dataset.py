@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas import layout
-from schemas.errors import ContractError
+from schemas.errors import ContractError, MissingFolder
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
 from schemas.regular_file import open_regular
@@ -225,6 +225,9 @@ def load_dataset(folder: Path) -> Dataset:
         with open_regular(path) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
+        if not folder.is_dir():
+            what = f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
+            raise MissingFolder(what) from None
         raise ContractError(_unsealed(folder)) from None
     except OSError as error:
         raise ContractError(f"cannot read {path}: {error.strerror}") from None
@@ -241,8 +244,6 @@ def _between(folder: Path) -> str:
 
 
 def _unsealed(folder: Path) -> str:
-    if not folder.is_dir():
-        return f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
     if (folder / layout.WORK).is_dir():
         return f"{folder} is not sealed: {_refusal(folder / layout.WORK) or _UNFINISHED}"
     return f"{folder} holds no {layout.DATASET}; make a dataset with 'dataprep shard SOURCE OUT'"

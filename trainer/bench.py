@@ -11,10 +11,11 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore.dataset import vision
 
+from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.data import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
 from trainer.device import apply, this_machine
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.picture import plain_picture
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.runfolder import scratch
@@ -93,7 +94,7 @@ def compare(
             folder, files = without_refused(plan, images, tell)
         if len(files) < LEAST_BATCHES * config.batch_size:
             raise TrainerError(
-                f"{len(files)} images in class folders of {folder} are too few for {LEAST_BATCHES} batches of "
+                f"{many(len(files), 'image')} in class folders of {folder}: too few for {LEAST_BATCHES} batches of "
                 f"{config.batch_size}; use a smaller --batch-size, or another --against"
             )
         tell(f"measuring for about {seconds:.0f} s")
@@ -140,13 +141,13 @@ def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) ->
     One of these would end it all, so where there are any the folder is one of links to the others.
     """
     if not images.is_dir():
-        raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
+        raise WrongUsage(f"--against {images} is not a folder; give the images that the set was sharded from")
     folder = images / "train" if (images / "train").is_dir() else images
     refused, files = refused_files(plan.folder), list(image_files(folder))
     kept = [(path, label) for path, label in files if path.relative_to(images).as_posix() not in refused]
     if len(kept) == len(files):
         return folder, files
-    tell(f"left out: {len(files) - len(kept)} of {len(files)} files, which the set has refused")
+    tell(f"left out: {len(files) - len(kept)} of {many(len(files), 'file')}, which the set has refused")
     links = Path.cwd() / "files"
     as_links(kept, links)
     return links, kept
@@ -154,9 +155,8 @@ def without_refused(plan: RunPlan, images: Path, tell: Callable[[str], None]) ->
 
 def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:
     rows: list[Row] = some_rows(plan, SAMPLE_ROWS)
-    tell(
-        f"writing {len(rows)} of {plan.train_split.rows} rows as files, and as a shard (at most {MOST_BYTES >> 20} MiB)"
-    )
+    share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
+    tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
     folder = Path.cwd() / "files"
     as_files(rows, folder)
     return as_set(rows, Path.cwd() / "shards", plan), folder

@@ -10,7 +10,7 @@ from typing import Any
 from schemas.errors import ContractError
 from schemas.files import sync
 from trainer.config import RunConfig
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.plan import Pixels
 from trainer.runfolder import BEST
 from trainer.state import RunState
@@ -100,7 +100,8 @@ def find(path: Path) -> Path:
     file = path / BEST if path.is_dir() else path
     if not file.is_file():
         what = f"holds no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
-        raise TrainerError(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
+        error = TrainerError if path.exists() else WrongUsage
+        raise error(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
     return file
 
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
 from schemas.streams import prepare_streams, print_result
@@ -47,7 +48,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the data was refused,
-    75 try again later, 130/143 interrupted (the same command goes on).
+    75 try again later, 130/143 interrupted (the same command goes on; not with --ranks).
     """
 
 
@@ -97,9 +98,8 @@ def run(
         from trainer.preview import draw_preview
 
         drawn = draw_preview(config, Path(preview))
-        told = (
-            f"{drawn.file}: {drawn.images} images of {drawn.rows} as recipe {drawn.recipe} shows them; nothing trained"
-        )
+        images = f"{many(drawn.images, 'image')} of {drawn.rows} as recipe {drawn.recipe} shows them"
+        told = f"{drawn.file}: {images}; nothing trained"
         _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
@@ -253,7 +253,7 @@ def predict(
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
-    click.echo(f"{done.images} images{unread}" + ("" if out is None else f": {out}"), err=True)
+    click.echo(f"{many(done.images, 'image')}{unread}" + ("" if out is None else f": {out}"), err=True)
     done.passed_over.check()
     if done.errors == done.images:
         raise TrainerError("none of the images could be read; each row says why")
@@ -315,7 +315,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in made.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {many(made.bytes, 'byte')}")
 
 
 @cli.command(short_help="Measure what limits a run, try what helps.")
@@ -384,7 +384,8 @@ def _run_program() -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        return _tell(f"the disk is full ({error.filename}); with room again, the same command goes on", AGAIN)
+        way = "begin again under another --out" if rank.under_msrun() else "the same command goes on"
+        return _tell(f"the disk is full ({error.filename}); with room again, {way}", AGAIN)
     return code if isinstance(code, int) else 0
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
+from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed import Demand, Feed, decide_feed
-from trainer.kernels import Begun, Kernels, Processor, decide_kernels, this_processor, use_kernels
+from trainer.kernels import Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, launched, role
 from trainer.sinking import decide_pipeline, decide_sink
@@ -52,6 +53,7 @@ class InEffect:
     """All that a device decides about a run: values, the table that explains them, and the calls to make.
 
     `seen` is after how many steps the program sees loss and signals; `kernels` is None where the CPU does not compute.
+    `warnings` say why a resume cannot be exact.
     """
 
     device: str
@@ -71,6 +73,7 @@ class InEffect:
     open_files: int = 0
     kernels: Kernels | None = None
     pipeline_per_epoch: bool = True
+    warnings: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -128,7 +131,11 @@ def decide(
     ranks, ranks_why = _ranks(config.ranks, machine)
     cores = max(1, machine.cores // ranks)  # the ranks of a host share it
     memory = None if machine.memory is None else machine.memory // ranks
-    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores)
+    # A resume that draws augmentation again need not keep its number of workers.
+    kept = None if fast_recovery else begun
+    feed = decide_feed(
+        config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores, kept
+    )
     precision = decide_precision(config, device)
     kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
@@ -165,6 +172,7 @@ def decide(
         shard_id=machine.rank,
         kernels=kernels,
         pipeline_per_epoch=per_epoch,
+        warnings=tuple(filter(None, ("" if kernels is None else kernels.warning, feed.warning))),
     )
 
 

@@ -16,7 +16,17 @@ from trainer.mixing import mixes
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.python_ops import python_ops
 from trainer.rank import under_msrun
-from trainer.remedies import Place, Remedy, Tried, amp_remedies, feed_remedies, resize_side, step_remedies, weigh
+from trainer.remedies import (
+    Place,
+    Remedy,
+    Tried,
+    amp_remedies,
+    feed_remedies,
+    jit_remedies,
+    resize_side,
+    step_remedies,
+    weigh,
+)
 from trainer.runfolder import scratch
 from trainer.sampling import Row, short_sides, some_rows
 from trainer.session import Session
@@ -220,6 +230,7 @@ def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
     levels = amp_remedies(found.amp_level)
     if bound in (COMPUTE, BALANCED):
         levels = step_remedies(config, found.amp_level, effect.graph, session.plan.train_split.rows)
+    levels += jit_remedies(config, effect.device, effect.graph)
     trials.step(levels, session.left_s(TRIALS))
 
 

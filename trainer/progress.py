@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
+from schemas.counting import many
 from trainer.decision import Decision, settings_table
 
 LEAST_BAR = 6  # columns; measures are left out before the bar becomes shorter
@@ -224,4 +225,4 @@ def _wait(data_wait: float | None) -> list[str]:
 
 
 def _skipped(skipped: int) -> list[str]:
-    return [f"{skipped} update{'s' if skipped > 1 else ''} skipped"] if skipped else []
+    return [f"{many(skipped, 'update')} skipped"] if skipped else []

@@ -15,6 +15,7 @@ LEAST_GAIN = 1.05  # below that a gain is not worth a flag
 LEAST_ROUNDS = 3
 ROOM = 1.25  # times the side that shards would be resized to: what images must have for it to be worth a trial
 MOST_PREFETCH = 128
+JIT_LEVELS = ("O0", "O1", "O2")
 CHEAPER = {"randaugment": "imagenet", "autoaugment": "imagenet", "trivial": "imagenet"}
 
 
@@ -109,8 +110,18 @@ def step_remedies(config: RunConfig, amp_level: str, graph: bool, rows: int) -> 
     found = [first] if graph else [Remedy(GRAPH, {"mode": "graph"}), first]
     if 2 * config.batch_size <= rows:
         double = 2 * config.batch_size
-        found.append(Remedy(f"--batch-size {double}", {"batch_size": double}, price="needs another --lr"))
+        price = "needs another --lr" if config.lr else "the default --lr follows"
+        found.append(Remedy(f"--batch-size {double}", {"batch_size": double}, price=price))
     return found + others
+
+
+def jit_remedies(config: RunConfig, device: str, graph: bool) -> list[Remedy]:
+    """The other levels of graph compilation, where MindSpore has several: on Ascend, unless --graph-kernel sets it.
+
+    To be tried last: MindSpore keeps a level until another one is set.
+    """
+    levels = JIT_LEVELS if device == "Ascend" and graph and not config.graph_kernel else ()
+    return [Remedy(f"--jit-level {level}", {"jit_level": level}) for level in levels if level != config.jit_level]
 
 
 def amp_remedies(amp_level: str) -> list[Remedy]:

@@ -4,16 +4,18 @@ import contextlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.files import sync
+from trainer.begun import Begun
 from trainer.decision import Decision
-from trainer.kernels import Begun
-from trainer.runfolder import LAST, STARTS
+from trainer.runfolder import CONFIG, LAST, STARTS
+
+Number = TypeVar("Number", int, float)
 
 PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 
@@ -87,7 +89,30 @@ def begun_with(out: str | None) -> Begun | None:
     first = [start for start in _starts(Path(out) / STARTS) if start.step == 0]
     if not first:
         return Begun("", "")
-    return Begun(first[-1].instruction_set, first[-1].software.get("mindspore", ""))
+    effects = {decision.setting: decision.effect for decision in first[-1].decisions}
+    return Begun(
+        level=first[-1].instruction_set,
+        mindspore=first[-1].software.get("mindspore", ""),
+        workers=_number(int, effects.get("workers")),
+        ranks=_number(int, effects.get("ranks")),
+        optimizer=effects.get("optimizer") or _recorded_optimizer(Path(out) / CONFIG),
+        lr=_number(float, effects.get("peak lr")),
+        weight_decay=_number(float, effects.get("weight decay")),
+    )
+
+
+def _number(kind: Callable[[str], Number], text: str | None) -> Number | None:
+    with contextlib.suppress(ValueError):
+        return None if text is None else kind(text)
+    return None
+
+
+def _recorded_optimizer(path: Path) -> str | None:
+    # Earlier versions had one default for all models: it is in config.json, and the table had no line for it.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        name = json.loads(path.read_text()).get("optimizer")
+        return name if isinstance(name, str) else None
+    return None
 
 
 def _starts(path: Path) -> list[Start]:

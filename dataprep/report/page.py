@@ -9,7 +9,8 @@ from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.keys import printable
-from dataprep.terminal import duration, many, size
+from dataprep.terminal import duration, size
+from schemas.counting import many
 
 
 def need(*packages: str) -> None:

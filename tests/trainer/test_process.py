@@ -8,20 +8,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import mindspore
 import pytest
 
-from schemas.host import instruction_set
+from schemas.host import host_cores, instruction_set
 from tests.trainer.conftest import RUN_FILES
 from trainer.kernels import DNNL, ONEDNN, OURS
 
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 
 
-def start(*arguments: object, cwd: Path, kill_at: str = "", cap: str = "") -> "subprocess.Popen[str]":
+def start(
+    *arguments: object, cwd: Path, kill_at: str = "", cap: str = "", cores: Collection[int] = ()
+) -> "subprocess.Popen[str]":
+    """Start the program; `cores` are those that it may run on, all when empty."""
     root = Path(__file__).parents[2]
     left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
     environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
@@ -30,6 +33,8 @@ def start(*arguments: object, cwd: Path, kill_at: str = "", cap: str = "") -> "s
         ONEDNN: cap,
     }
     command = [sys.executable, "-m", "trainer", *map(str, arguments)]
+    if cores:
+        command = ["taskset", "-c", ",".join(map(str, cores)), *command]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=environment)
 
@@ -98,6 +103,27 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
     assert f"going on after step {step - 1}" in err
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole"), f"killed at step {step}"
     assert "is complete; nothing is left to do\n" in finish(start(*command, "killed", cwd=tmp_path))[2]
+
+
+@pytest.mark.skipif(host_cores() < 2, reason="MindSpore refuses two workers on a host of one core")
+def test_run_begun_on_two_cores_and_resumed_on_one_ends_as_an_undisturbed_one(stripes: Path, tmp_path: Path) -> None:
+    # Random crops and flips, and the default number of workers: one per core.
+    command = ["run", stripes, *[each for each in QUICK if each not in ("--workers", "1")], "--recipe", "small"]
+    command += ["--epochs", "1", "--save-every", "1", "--out"]
+    two = [*command, "killed", "--workers", "2"]
+    assert finish(start(*command, "whole", "--workers", "2", cwd=tmp_path))[0] == 0
+    assert finish(start(*two, cwd=tmp_path, kill_at="step:2"))[0] == -signal.SIGKILL
+    shutil.copytree(tmp_path / "killed", tmp_path / "other")
+    code, _, err = finish(start(*command, "killed", cwd=tmp_path, cores={min(os.sched_getaffinity(0))}))
+    assert code == 0, err
+    assert "warning" not in err
+    assert re.search(r"^workers +default +2 +as this run began", err, re.MULTILINE)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+    code, _, err = finish(start(*command, "other", "--workers", "1", cwd=tmp_path))
+    assert code == 0, err
+    assert "warning: this run began with 2 workers, but --workers 1 makes it 1; the weights will differ" in err
+    assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -1,10 +1,13 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from trainer.config import RunConfig
+from trainer.device import Machine
+from trainer.plan import plan_run
 from trainer.recipes import RECIPES
-from trainer.remedies import Place, Remedy, Tried, feed_remedies, step_remedies, weigh
+from trainer.remedies import Place, Remedy, Tried, feed_remedies, jit_remedies, step_remedies, weigh
 
 CONFIG = RunConfig("", recipe="imagenet")
 PLACE = Place(workers=8, prefetch=8, cores=8, image_side=224, short_side=480)
@@ -77,3 +80,16 @@ def test_trial_recommends_what_gained_in_every_round(
 
 def test_trial_keeps_the_medians_of_both_sides() -> None:
     assert weigh(Remedy("--x"), "step", [1, 3, 2], [4, 9, 5]) == Tried("--x", "step", 2, 5, 3.0, True)
+
+
+def test_levels_of_graph_compilation_are_tried_on_ascend_alone(stripes: Path) -> None:
+    found = jit_remedies(CONFIG, "Ascend", graph=True)
+    assert flags(found) == ["--jit-level O0", "--jit-level O1", "--jit-level O2"]
+    assert flags(jit_remedies(replace(CONFIG, jit_level="O1"), "Ascend", graph=True)) == flags([found[0], found[2]])
+    assert not jit_remedies(CONFIG, "CPU", graph=True)
+    assert not jit_remedies(CONFIG, "Ascend", graph=False)
+    assert not jit_remedies(replace(CONFIG, graph_kernel=True), "Ascend", graph=True)
+    for one in found:
+        config = replace(CONFIG, dataset=str(stripes), batch_size=8, device="Ascend", **one.changes)
+        setup = plan_run(config, Machine(ascend=True, cores=2)).effect.setup
+        assert f"jit_config={{'jit_level': '{one.flags[-2:]}'}}" in str(setup[1])
