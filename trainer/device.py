@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from schemas.counting import many
 from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed import Demand, Feed, decide_feed
-from trainer.kernels import Kernels, Processor, decide_kernels, this_processor, use_kernels
+from trainer.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, launched, role
 from trainer.sinking import decide_pipeline, decide_sink
@@ -34,7 +35,8 @@ class Machine:
     `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
-    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs.
+    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs. `affinity` counts the cores that
+    the process is allowed to run on, whatever its share of them; None when nobody looked.
     """
 
     ascend: bool
@@ -46,6 +48,7 @@ class Machine:
     ranks: int | None = None
     processor: Processor = field(default_factory=Processor)
     compile_cache: bool = False
+    affinity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class InEffect:
     kernels: Kernels | None = None
     pipeline_per_epoch: bool = True
     warnings: tuple[str, ...] = ()
+    affinity: int | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -88,7 +92,8 @@ def this_machine(device: str | None) -> Machine:
     rank, ranks = _started_as()
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
     cache = os.environ.get(CACHE) == "1"
-    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache)
+    allowed = len(os.sched_getaffinity(0))
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed)
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -172,8 +177,20 @@ def decide(
         shard_id=machine.rank,
         kernels=kernels,
         pipeline_per_epoch=per_epoch,
-        warnings=tuple(filter(None, ("" if kernels is None else kernels.warning, feed.warning))),
+        warnings=tuple(filter(None, (*_inexact(kernels, machine, begun), feed.warning))),
+        affinity=machine.affinity,
     )
+
+
+def _inexact(kernels: Kernels | None, machine: Machine, begun: Begun | None) -> tuple[str, ...]:
+    """Return why the CPU's operators compute other bits than in the run that has begun; nothing on another device."""
+    if kernels is None:
+        return ()
+    before, now = None if begun is None else begun.affinity, machine.affinity
+    if before is None or now is None or before == now:
+        return (kernels.warning,)
+    cores = f"this run began on {many(before, 'core')}, this process may run on {now}"
+    return kernels.warning, f"{cores}; {INEXACT}, so use 'taskset' or a machine with as many where that matters"
 
 
 def _device(device: str | None, machine: Machine) -> tuple[str, str]:

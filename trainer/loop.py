@@ -165,7 +165,8 @@ def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     if restored:
         where = f"going on after step {keeper.state.step}{_replay(keeper.plan, keeper.state)}"
     plan, kernels = keeper.plan, keeper.plan.effect.kernels
-    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, "" if kernels is None else kernels.level)
+    level, affinity = "" if kernels is None else kernels.level, plan.effect.affinity
+    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, level, affinity)
     progress.note(f"run folder {run}; {where}")
 
 

@@ -26,7 +26,7 @@ class Start:
 
     `dataset_digest` is the identity of the data, `software` names versions, `decisions` is the table that was printed.
     `instruction_set` is that of the CPU kernels in effect, empty in lines of before it was kept, and where another
-    device computes.
+    device computes. `affinity` counts the cores that the process was allowed to run on, None where it was not kept.
     """
 
     step: int
@@ -35,6 +35,7 @@ class Start:
     software: dict[str, str] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
     instruction_set: str = ""
+    affinity: int | None = None
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
@@ -46,6 +47,7 @@ class Start:
             software={str(name): str(version) for name, version in values["software"].items()},
             decisions=tuple(_decision(one) for one in values["decisions"]),
             instruction_set=str(values.get("instruction_set", "")),
+            affinity=None if values.get("affinity") is None else int(values["affinity"]),
         )
 
 
@@ -66,11 +68,16 @@ def software() -> dict[str, str]:
 
 
 def note_start(
-    run: Path, step: int, dataset_digest: str, decisions: Sequence[Decision], instruction_set: str = ""
+    run: Path,
+    step: int,
+    dataset_digest: str,
+    decisions: Sequence[Decision],
+    instruction_set: str = "",
+    affinity: int | None = None,
 ) -> None:
     """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set)
+    start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set, affinity)
     path, line = run / STARTS, asdict(start)
     for decision in line["decisions"]:
         del decision["notable"]  # how it is shown; all of them are stored
@@ -98,6 +105,7 @@ def begun_with(out: str | None) -> Begun | None:
         optimizer=effects.get("optimizer") or _recorded_optimizer(Path(out) / CONFIG),
         lr=_number(float, effects.get("peak lr")),
         weight_decay=_number(float, effects.get("weight decay")),
+        affinity=first[-1].affinity,
     )
 
 
