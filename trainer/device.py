@@ -134,13 +134,8 @@ def decide(
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
-    cores = max(1, machine.cores // ranks)  # the ranks of a host share it
-    memory = None if machine.memory is None else machine.memory // ranks
     # A resume that draws augmentation again need not keep its number of workers.
-    kept = None if fast_recovery else begun
-    feed = decide_feed(
-        config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores, kept
-    )
+    feed = _feed(config, machine, ranks, demand, None if fast_recovery else begun)
     precision = decide_precision(config, device)
     kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
@@ -180,6 +175,13 @@ def decide(
         warnings=tuple(filter(None, (*_inexact(kernels, machine, begun), feed.warning))),
         affinity=machine.affinity,
     )
+
+
+def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, begun: Begun | None) -> Feed:
+    cores = max(1, machine.cores // ranks)  # the ranks of a host share it
+    memory = None if machine.memory is None else machine.memory // ranks
+    files, host = machine.open_files, machine.host_cores
+    return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, begun)
 
 
 def _inexact(kernels: Kernels | None, machine: Machine, begun: Begun | None) -> tuple[str, ...]:
