@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from dataprep.counting import many
 from dataprep.disk import disk_errors, explained, uninterrupted
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.interrupts import Interrupted, raise_on_signals
@@ -22,6 +21,7 @@ from dataprep.labels import HELP_SHOWN, label, usage_error
 from dataprep.memory import is_shortage
 from dataprep.params import BudgetType, PathType, Size, WorkersType, check_finite, class_names, load_config
 from schemas.config_lists import replaced_lists
+from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
 from schemas.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT

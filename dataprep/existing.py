@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.absence import Presence
-from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.item import size_and_time
 from dataprep.keys import portable_path, source_path
 from dataprep.plan import Plan
 from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
+from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, WORK, index_name

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from dataprep import place
-from dataprep.counting import many
 from dataprep.errors import DataRefused
 from dataprep.images import Refusal, decode, reason_of_head
 from dataprep.keys import source_path
@@ -17,6 +16,7 @@ from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
+from schemas.counting import many
 
 SAMPLE = 200
 # Opening a file costs from 0.1 ms (a local disk) to some milliseconds (a share), so there is a limit of each kind.

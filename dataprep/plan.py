@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataprep import place
-from dataprep.counting import many
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.item import Folder, Found, Ignored, Item, Notice, Reject
 from dataprep.keys import encode_name, key_to_path
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
+from schemas.counting import many
 from schemas.layout import SPLITS, shard_name
 from schemas.sqlite_errors import disk_error, open_unchanging
 

@@ -25,12 +25,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from dataprep.counting import many
 from dataprep.images.complaints import complaints
 from dataprep.images.jpeg_rewrite import read_to_end
 from dataprep.mindrecord import ShardReader
 from dataprep.native_stderr import STDERR, take_text
 from dataprep.originals import read_originals
+from schemas.counting import many
 
 HEARTBEAT_S = 0.5
 PARENT = "DATAPREP_PARENT"  # the variable in which the supervisor gives its process number

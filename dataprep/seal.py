@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import asdict, replace
 
 from dataprep import duplicates
-from dataprep.counting import are, many, were
 from dataprep.duplicates import Duplicate
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.item import Reject
@@ -16,6 +15,7 @@ from dataprep.quarantine import NotCopied, copy_refused
 from dataprep.receipt import Moments, Receipt
 from dataprep.row_digests import built_digests
 from dataprep.workdir import Workdir
+from schemas.counting import are, many, were
 from schemas.dataset import Dataset, PixelStats, Split
 from schemas.layout import REFUSED
 from schemas.record import load_schema

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
 
-from dataprep.counting import many
 from dataprep.inspection import Inspection, Record
 from dataprep.keys import printable
 from dataprep.pipeline import Summary
@@ -14,6 +13,7 @@ from dataprep.report import Reported
 from dataprep.salvage import Salvaged
 from dataprep.terminal import counts, duration, size
 from dataprep.verify import Verdict
+from schemas.counting import many
 
 WORKER_STAGES = ("read", "decode", "encode", "write")
 

@@ -3,7 +3,6 @@
 from contextlib import closing
 from pathlib import Path
 
-from dataprep.counting import many
 from dataprep.errors import DataprepError
 from dataprep.existing import Existing, check_replacement, file_names, replaced_set, unfinished
 from dataprep.lock import running_holder
@@ -12,6 +11,7 @@ from dataprep.plan import Plan
 from dataprep.swap import is_pending
 from dataprep.target import check_options, completed, is_planned_path
 from dataprep.workdir import Workdir
+from schemas.counting import many
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, PLAN, WORK

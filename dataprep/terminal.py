@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-from dataprep.counting import are, many
 from dataprep.keys import printable
 from dataprep.labels import label
 from dataprep.plan import Plan, PlannedShard
 from dataprep.receipt import Receipt
+from schemas.counting import are, many
 
 PLAIN_EVERY_S = 30.0
 STEP_EVERY_S = 0.1

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from dataprep.counting import many, were
 from dataprep.damage import DamagedSet
 from dataprep.errors import DataprepError, TryLater
 from dataprep.images import image_size
@@ -18,6 +17,7 @@ from dataprep.prover import Prover, ShardFiles
 from dataprep.receipt import ROWS, NotedRow
 from dataprep.row_digests import SealedDigests
 from dataprep.workdir import rows_file
+from schemas.counting import many, were
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.files import listing

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas import layout
-from schemas.errors import PASSING_ERRORS, ContractError
+from schemas.errors import PASSING_ERRORS, ContractError, MissingFolder
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
 from schemas.regular_file import open_regular
@@ -251,6 +251,9 @@ def load_dataset(folder: Path) -> Dataset:
         with open_regular(path) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
+        if not folder.is_dir():
+            what = f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
+            raise MissingFolder(what) from None
         raise ContractError(_unsealed(folder)) from None
     except OSError as error:
         if error.errno == errno.EINTR or error.errno in PASSING_ERRORS:
@@ -269,8 +272,6 @@ def _between(folder: Path) -> str:
 
 
 def _unsealed(folder: Path) -> str:
-    if not folder.is_dir():
-        return f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
     if (folder / layout.WORK).is_dir():
         return f"{folder} is not sealed: {_refusal(folder / layout.WORK) or _UNFINISHED}"
     return f"{folder} holds no {layout.DATASET}; make a dataset with 'dataprep shard SOURCE OUT'"

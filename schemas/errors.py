@@ -1,10 +1,16 @@
-"""The one exception of the contract, and the errors of a disk that waiting may cure."""
+"""The exceptions of the contract, and the errors of a disk that waiting may cure."""
 
 import errno
 
 
 class ContractError(Exception):
     """What lies on disk breaks the contract; the text says what, where and what to do next."""
+
+
+class MissingFolder(ContractError):
+    """The path of a dataset names no folder: wrong usage, rather than data to be refused."""
+
+    exit_code = 2
 
 
 # Errors of a disk or network share that is away for a while.

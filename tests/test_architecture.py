@@ -30,7 +30,7 @@ ALLOWED_IN = {
 # From the bottom up: a module may import those of its own level and below.
 DATAPREP_LEVELS = [
     {
-        *("errors", "item", "keys", "faults", "software", "labels", "counting"),
+        *("errors", "item", "keys", "faults", "software", "labels"),
         *("native_stderr", "memory", "decode_deadline", "originals", "interrupts", "disk"),
     },
     {"mindrecord", "images", "sources", "place", "lock"},

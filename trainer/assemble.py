@@ -28,7 +28,7 @@ def network_and_step(
     for said in start_from(network, config, home, classes, plan.pixels.size, fresh):
         tell(said)
     groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
-    optimizer = OPTIMIZERS[config.optimizer].make(groups, rates)
+    optimizer = OPTIMIZERS[plan.optimizer].make(groups, rates)
     network = mixed(network, effect.precision, config.keep_fp32)
     scaler = effect.precision.scaler.make() if effect.precision.scaler else None
     over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None

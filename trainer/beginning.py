@@ -5,13 +5,15 @@ Imports neither MindSpore nor code of the user's: what only these can tell is in
 
 from pathlib import Path
 
+from schemas.counting import many
 from trainer import checkpoint
-from trainer.errors import TrainerError
+from trainer.errors import NO_RESUME, TrainerError, use_weights
 from trainer.failures import disk_error
 from trainer.lookup import is_installed, is_own, module_is_there
 from trainer.models import MINDCV, MODELS
 from trainer.plan import RunPlan, check_sizes
-from trainer.runfolder import LAST, check_place
+from trainer.runfolder import LAST, check_place, holds_run
+from trainer.starts import begun_with
 
 NO_BOARD = "--tensorboard needs tensorboardX: pip install tensorboardX"
 
@@ -21,7 +23,7 @@ def check_beginning(plan: RunPlan, home: Path) -> None:
     taken, a module or package that is missing, weights that are not there, shards of another size than was sealed.
     """
     config = plan.config
-    check_place(config.out, plan.folder)
+    check_ranks(check_place(config.out, plan.folder), plan.effect.num_shards)
     if is_own(config.model) and not config.model.startswith(MINDCV):
         module_is_there("model", config.model, home)
     if config.init is not None and not _goes_on(plan):
@@ -29,6 +31,22 @@ def check_beginning(plan: RunPlan, home: Path) -> None:
     if config.tensorboard and not is_installed("tensorboardX"):
         raise TrainerError(NO_BOARD)
     check_sizes(plan.folder, [plan.dataset.splits[name] for name in plan.used_splits])
+
+
+def check_ranks(run: Path, ranks: int) -> None:
+    """Raise TrainerError for a run that has begun in the folder `run` when it, or what is asked for, has several ranks.
+
+    The place of such a run is counted in batches of all ranks together, so no other number of ranks can take it up.
+    """
+    if not holds_run(run):
+        return
+    begun = begun_with(str(run))
+    before = None if begun is None else begun.ranks
+    if ranks == 1 and (before is None or before == 1):
+        return
+    counts = "" if before is None else f" with {many(before, 'rank')}, now it is {ranks}"
+    last = run / LAST
+    raise TrainerError(f"{run} was begun{counts}; {NO_RESUME}; {use_weights(last if last.exists() else None)}")
 
 
 def unchecked(plan: RunPlan) -> list[str]:

@@ -11,11 +11,12 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore.dataset import vision
 
+from schemas.counting import many
 from trainer.class_folders import ENDINGS, ClassImages, as_links, class_images
 from trainer.config import RunConfig
 from trainer.data import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
 from trainer.device import apply, this_machine
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.picture import plain_picture
 from trainer.plan import RunPlan, check_files, plan_run
 from trainer.runfolder import scratch
@@ -97,7 +98,7 @@ def compare(
         if len(found.files) < LEAST_BATCHES * config.batch_size:
             skipped = f" (skipped: {found.skipped_text()})" if found.skipped else ""
             raise TrainerError(
-                f"{len(found.files)} images in class folders of {images or folder}{skipped} are too few for "
+                f"{many(len(found.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
                 f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
             )
         tell(f"measuring for about {seconds:.0f} s")
@@ -145,7 +146,7 @@ def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tu
     read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links.
     """
     if not images.is_dir():
-        raise TrainerError(f"--against {images} is not a folder; give the images that the set was sharded from")
+        raise WrongUsage(f"--against {images} is not a folder; give the images that the set was sharded from")
     folder = images / "train" if (images / "train").is_dir() else images
     found = class_images(folder, refused_files(plan.folder), images)
     if found.skipped:
@@ -159,9 +160,8 @@ def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tu
 
 def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:
     rows: list[Row] = some_rows(plan, SAMPLE_ROWS)
-    tell(
-        f"writing {len(rows)} of {plan.train_split.rows} rows as files, and as a shard (at most {MOST_BYTES >> 20} MiB)"
-    )
+    share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
+    tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
     folder = Path.cwd() / "files"
     as_files(rows, folder)
     return as_set(rows, Path.cwd() / "shards", plan), folder

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from mindspore.train import Callback, RunContext
 
+from schemas.counting import many
 from trainer import faults
 from trainer.errors import Interrupted, TrainerError
 from trainer.meter import Meter
@@ -181,7 +182,8 @@ class Watch(Callback):  # type: ignore[misc]
             lost = int(self.step.skipped_in_row.asnumpy()) * self.course.accumulate
             if lost < self.course.max_overflows * self.course.accumulate:
                 return
-            what = f"{lost // self.course.accumulate} updates in a row overflowed, the last at step {self.state.step}"
+            updates = many(lost // self.course.accumulate, "update")
+            what = f"{updates} in a row overflowed, the last at step {self.state.step}"
             advice = overflow_advice(self.course.fixed_scale)
         elif math.isfinite(loss):
             return

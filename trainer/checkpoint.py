@@ -12,7 +12,7 @@ from schemas.errors import ContractError
 from schemas.files import sync
 from schemas.regular_file import open_regular
 from trainer.config import RunConfig
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.failures import disk_error_behind, naming, until_uninterrupted
 from trainer.plan import Pixels
 from trainer.runfolder import BEST
@@ -107,7 +107,8 @@ def find(path: Path) -> Path:
     file = path / BEST if path.is_dir() else path
     if not file.is_file():
         what = f"holds no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
-        raise TrainerError(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
+        error = TrainerError if path.exists() else WrongUsage
+        raise error(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
     return file
 
 

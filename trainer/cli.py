@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.locale import use_utf8
 from schemas.streams import prepare_streams, print_result
@@ -47,7 +48,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the data was refused,
-    75 try again later, 130/143 interrupted (the same command goes on).
+    75 try again later, 130/143 interrupted (the same command goes on; not with --ranks).
     """
 
 
@@ -101,9 +102,8 @@ def run(
         from trainer.preview import draw_preview
 
         drawn = draw_preview(config, Path(preview))
-        told = (
-            f"{drawn.file}: {drawn.images} images of {drawn.rows} as recipe {drawn.recipe} shows them; nothing trained"
-        )
+        images = f"{many(drawn.images, 'image')} of {drawn.rows} as recipe {drawn.recipe} shows them"
+        told = f"{drawn.file}: {images}; nothing trained"
         _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
@@ -257,8 +257,8 @@ def predict(
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
-    others = f"; {done.not_images} more files are not images" if done.not_images else ""
-    click.echo(f"{done.images} images{unread}{others}" + ("" if out is None else f": {out}"), err=True)
+    others = f"; {many(done.not_images, 'more file')} no image" if done.not_images else ""
+    click.echo(f"{many(done.images, 'image')}{unread}{others}" + ("" if out is None else f": {out}"), err=True)
     done.passed_over.check()
     if not done.images:
         raise TrainerError("none of the files is an image; each row says what it is")
@@ -322,7 +322,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in made.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {made.bytes:,} bytes")
+    _print(json.dumps(dataclasses.asdict(made)) if as_json else f"{made.file}: {many(made.bytes, 'byte')}")
 
 
 @cli.command(short_help="Measure what limits a run, try what helps.")

@@ -30,7 +30,7 @@ class RunConfig:
     lr_scale: tuple[str, ...] = ()
     epochs: int = 12
     batch_size: int = 32
-    optimizer: str = "adamw"
+    optimizer: str | None = None
     lr: float | None = None
     warmup_epochs: float = 1.0
     weight_decay: float | None = None

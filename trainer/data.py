@@ -12,6 +12,7 @@ from mindspore import dtype
 from mindspore.dataset import Shuffle, transforms, vision
 from numpy.typing import NDArray
 
+from schemas.counting import many
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.index_file import open_index
@@ -209,7 +210,7 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
     outside = sorted(set(counts) - set(range(len(dataset.classes))))
     if outside:
         raise ContractError(
-            f"{split} of {folder} has {sum(counts[value] for value in outside)} labels outside "
+            f"{split} of {folder} has {many(sum(counts[value] for value in outside), 'label')} outside "
             f"0..{len(dataset.classes) - 1}, for example {outside[-1]}: they name no class of dataset.json; shard again"
         )
     if [counts[number] for number in range(len(dataset.classes))] != list(dataset.splits[split].class_rows):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.counting import many
+
 NOT_ASKED = "default"
 LEAST_WIDTH = 40  # a table is never wrapped for a narrower terminal
 GAP = "  "
@@ -92,7 +94,7 @@ def settings_table(decisions: Sequence[Decision], width: int | None, every: bool
     hidden = len(decisions) - len(shown)
     parts = [table(shown, width)] if shown else []
     if hidden:
-        parts.append(f"plain defaults, shown with -v: {hidden} {'more ' if shown else ''}setting{'s'[: hidden - 1]}")
+        parts.append(f"plain defaults, shown with -v: {many(hidden, 'more setting' if shown else 'setting')}")
     return "\n".join(parts)
 
 

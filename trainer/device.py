@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from schemas.counting import many
 from schemas.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
+from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.decision import Call, Decision, asked
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed import Demand, Feed, decide_feed
-from trainer.kernels import Begun, Kernels, Processor, decide_kernels, this_processor, use_kernels
+from trainer.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.precision import Precision, decide_precision
 from trainer.rank import WORKER, launched, role
 from trainer.sinking import decide_pipeline, decide_sink
@@ -33,7 +35,8 @@ class Machine:
     `host_cores` are those of the whole host, None for as many as `cores`.
 
     `rank` and `ranks` are those that msrun has given this process; `ranks` is None when msrun did not start it.
-    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs.
+    `compile_cache` is whether the environment asks MindSpore to keep compiled graphs. `affinity` counts the cores that
+    the process is allowed to run on, whatever its share of them; None when nobody looked.
     """
 
     ascend: bool
@@ -45,6 +48,7 @@ class Machine:
     ranks: int | None = None
     processor: Processor = field(default_factory=Processor)
     compile_cache: bool = False
+    affinity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class InEffect:
     """All that a device decides about a run: values, the table that explains them, and the calls to make.
 
     `seen` is after how many steps the program sees loss and signals; `kernels` is None where the CPU does not compute.
+    `warnings` say why a resume cannot be exact.
     """
 
     device: str
@@ -71,6 +76,8 @@ class InEffect:
     open_files: int = 0
     kernels: Kernels | None = None
     pipeline_per_epoch: bool = True
+    warnings: tuple[str, ...] = ()
+    affinity: int | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -85,7 +92,8 @@ def this_machine(device: str | None) -> Machine:
     rank, ranks = _started_as()
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
     cache = os.environ.get(CACHE) == "1"
-    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache)
+    allowed = len(os.sched_getaffinity(0))
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed)
 
 
 def _started_as() -> tuple[int, int | None]:
@@ -126,9 +134,8 @@ def decide(
     kernel, kernel_why = _graph_kernel(config.graph_kernel, device, graph)
     level, level_why = _jit_level(config, kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
-    cores = max(1, machine.cores // ranks)  # the ranks of a host share it
-    memory = None if machine.memory is None else machine.memory // ranks
-    feed = decide_feed(config.workers, config.prefetch, cores, memory, machine.open_files, demand, machine.host_cores)
+    # A resume that draws augmentation again need not keep its number of workers.
+    feed = _feed(config, machine, ranks, demand, None if fast_recovery else begun)
     precision = decide_precision(config, device)
     kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
@@ -165,7 +172,27 @@ def decide(
         shard_id=machine.rank,
         kernels=kernels,
         pipeline_per_epoch=per_epoch,
+        warnings=tuple(filter(None, (*_inexact(kernels, machine, begun), feed.warning))),
+        affinity=machine.affinity,
     )
+
+
+def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, begun: Begun | None) -> Feed:
+    cores = max(1, machine.cores // ranks)  # the ranks of a host share it
+    memory = None if machine.memory is None else machine.memory // ranks
+    files, host = machine.open_files, machine.host_cores
+    return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, begun)
+
+
+def _inexact(kernels: Kernels | None, machine: Machine, begun: Begun | None) -> tuple[str, ...]:
+    """Return why the CPU's operators compute other bits than in the run that has begun; nothing on another device."""
+    if kernels is None:
+        return ()
+    before, now = None if begun is None else begun.affinity, machine.affinity
+    if before is None or now is None or before == now:
+        return (kernels.warning,)
+    cores = f"this run began on {many(before, 'core')}, this process may run on {now}"
+    return kernels.warning, f"{cores}; {INEXACT}, so use 'taskset' or a machine with as many where that matters"
 
 
 def _device(device: str | None, machine: Machine) -> tuple[str, str]:

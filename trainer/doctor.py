@@ -25,6 +25,7 @@ from trainer.remedies import (
     Tried,
     amp_remedies,
     feed_remedies,
+    jit_remedies,
     resize_side,
     step_remedies,
     weigh,
@@ -261,6 +262,7 @@ def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> N
     if found.verdict.limits("step"):
         graph, rows = plan.effect.graph, plan.train_split.rows
         remedies = step_remedies(plan.config, found.device, found.amp_level, graph, rows)
+    remedies += jit_remedies(plan.config, found.device, plan.effect.graph)
     trials.step(remedies, seconds, must)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schemas.counting import many
 from trainer.beginning import check_beginning, unchecked
 from trainer.config import RunConfig
 from trainer.decision import table
@@ -52,7 +53,7 @@ class Foreseen:
             return f"{self.out} is complete; nothing would be done"
         note = f"\n{self.note}" if self.note else ""
         config, what = self.plan.config, "go on with" if holds_run(self.out) else "begin"
-        would = f"would {what} {config.model} for {config.epochs} epochs on {self.plan.folder} in {self.out}"
+        would = f"would {what} {config.model} for {many(config.epochs, 'epoch')} on {self.plan.folder} in {self.out}"
         warnings = "".join(f"\nwarning: {warning}" for warning in self.plan.warnings)
         return f"{would}{note}{warnings}\nnot checked: {'; '.join(self.unchecked)}"
 
@@ -87,7 +88,7 @@ def _wrapped(call: str, width: int | None) -> str:
 
 def _note(machine: Machine, cores: int | None, memory: int | None) -> str:
     free = "unknown" if machine.memory is None else f"{machine.memory / 2**30:.1f} GiB"
-    parts = [f"{machine.cores} cores" + ("" if cores else " (this machine's)")]
+    parts = [many(machine.cores, "core") + ("" if cores else " (this machine's)")]
     parts.append(f"{free} of free memory" + ("" if memory else " (this machine's)"))
     advice = "" if cores and memory else "; --plan-cores and --plan-memory take those of another"
     return f"planned for {' and '.join(parts)}{advice}"

@@ -7,6 +7,14 @@ from pathlib import Path
 
 from schemas.stop_signals import exit_code
 
+NO_RESUME = "a run of several ranks cannot go on where it stopped"
+
+
+def use_weights(checkpoint: Path | None) -> str:
+    """Return what to do with a run that cannot go on: begin another one, from its weights where there are any."""
+    init = "" if checkpoint is None else f"--init {checkpoint} and "
+    return f"to begin another run{' from these weights' if init else ''}, give {init}another --out"
+
 
 class TrainerError(Exception):
     """A request that cannot be served; the text says what, where and what to do next."""
@@ -33,10 +41,14 @@ class Busy(TrainerError):
 
 
 class Interrupted(Exception):
-    """A signal asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any."""
+    """A signal asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any.
 
-    def __init__(self, signum: int, saved: Path | None) -> None:
-        where = f"; the last checkpoint is {saved}; the same command with --resume goes on" if saved else ""
+    The run is one of so many `ranks`.
+    """
+
+    def __init__(self, signum: int, saved: Path | None, ranks: int = 1) -> None:
+        way = "the same command with --resume goes on" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
+        where = f"; the last checkpoint is {saved}; {way}" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = exit_code(signum)
 

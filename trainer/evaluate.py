@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer import checkpoint
@@ -80,7 +81,8 @@ def evaluate_checkpoint(
         details = _examine(ready, dataset, folder, split, asked.batch_size, keep, each_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
-            f"{split} gave {details.rows} rows, {dataset.splits[split].rows} were sealed; run 'dataprep verify'"
+            f"{split} gave {many(details.rows, 'row')} of the {dataset.splits[split].rows} that were sealed; "
+            "run 'dataprep verify'"
         )
     return Evaluation(
         checkpoint=str(file),

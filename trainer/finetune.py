@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.counting import many
 from schemas.errors import ContractError
 from trainer import checkpoint
 from trainer.config import RunConfig
@@ -61,7 +62,8 @@ def load_init(network: Any, path: Path, num_classes: int, model: str = "", image
     source = f"{file}, MindCV's renamed" if renamed else str(file)
     if fresh:
         theirs = weights[fresh[0]].shape[0]
-        return f"init: {len(own) - len(fresh)} weights from {source}; {', '.join(fresh)} new: {theirs} classes there"
+        loaded = f"{many(len(own) - len(fresh), 'weight')} from {source}"
+        return f"init: {loaded}; {', '.join(fresh)} new: {many(theirs, 'class', 'classes')} there"
     others = "" if classes is None or len(classes) == num_classes else "; its classes had other names"
     return f"init: all {len(own)} weights from {source}{others}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.errors import PASSING_ERRORS
 from schemas.system_names import system_rule
-from trainer.errors import Busy, TrainerError, Unlisted
+from trainer.errors import Busy, TrainerError, Unlisted, WrongUsage
 
 _NAMED = 5
 
@@ -80,7 +80,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise TrainerError(f"{path} is not there; give image files, a folder of them, or a sealed dataset") from None
+        raise WrongUsage(f"{path} is not there; give image files, a folder of them, or a sealed dataset") from None
     except OSError as error:
         raise _kind(error)(f"cannot look at {path}: {error.strerror or error}") from None
 

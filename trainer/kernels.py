@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.host import INSTRUCTION_SETS, instruction_set
+from trainer.begun import Begun
 from trainer.decision import Decision
 
 ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
@@ -47,14 +48,6 @@ class Processor:
 def _has_onednn_3(mindspore: str) -> bool:
     version = re.match(r"(\d+)\.(\d+)", mindspore)
     return version is None or (int(version[1]), int(version[2])) >= FIRST_SLOW
-
-
-@dataclass(frozen=True)
-class Begun:
-    """What a run began with: the level in effect, empty when it was not kept, and the version of MindSpore."""
-
-    level: str
-    mindspore: str
 
 
 @dataclass(frozen=True)

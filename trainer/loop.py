@@ -8,6 +8,7 @@ from typing import Any
 import mindspore.dataset as ds
 from mindspore.train import Model
 
+from schemas.counting import many
 from schemas.errors import ContractError
 from trainer.assemble import network_and_step
 from trainer.autotune import keep_finding, only_so_far
@@ -103,7 +104,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
                 progress.note(said)
         if not course.is_over(state):
             assert stop.signum is not None
-            raise Interrupted(stop.signum, run / LAST)
+            raise Interrupted(stop.signum, run / LAST, effect.num_shards)
         return _finish(plan, run, state, progress)
 
 
@@ -163,17 +164,15 @@ def _course(plan: RunPlan) -> Course:
 
 def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
     run, begun = keeper.folder, holds_run(keeper.folder)
-    if begun and keeper.plan.effect.num_shards > 1:
-        raise TrainerError(
-            f"{run} holds a run that was begun, and one of several ranks cannot go on; give another --out"
-        )
-    if not begun:
+    restored = begun and keeper.restore(progress.note)
+    if not restored:
         write_whole(run / CONFIG, config.to_json() + "\n")
     where = "compiling the first step"
-    if begun and keeper.restore(progress.note):
+    if restored:
         where = f"going on after step {keeper.state.step}{_replay(keeper.plan, keeper.state)}"
     plan, kernels = keeper.plan, keeper.plan.effect.kernels
-    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, "" if kernels is None else kernels.level)
+    level, affinity = "" if kernels is None else kernels.level, plan.effect.affinity
+    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, level, affinity)
     progress.note(f"run folder {run}; {where}")
 
 
@@ -183,12 +182,12 @@ def _replay(plan: RunPlan, state: RunState) -> str:
     if effect.sink and not plan.config.exact_resume:
         return "; the pipeline skips to it and draws the augmentation anew"
     if not effect.pipeline_per_epoch and state.step:
-        return f"; the pipeline first replays all {state.step} batches before it"
+        return f"; the pipeline first replays all {many(state.step, 'batch', 'batches')} before it"
     if not start:
         return ""
     took = state.meter.get("elapsed_s", 0.0)
     at_most = f", in less than the {took:.0f} s they took to train" if took >= 1 else ""
-    return f"; the pipeline first replays {start} batches of this epoch{at_most}"
+    return f"; the pipeline first replays {many(start, 'batch', 'batches')} of this epoch{at_most}"
 
 
 def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:
@@ -206,7 +205,8 @@ def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | No
     scores = evaluate_network(network, batches, size, stop.check)
     scores = sum_scores(scores) if ranks > 1 else scores
     if scores.rows != plan.val_split.rows:
-        raise TrainerError(f"val gave {scores.rows} rows, {plan.val_split.rows} were sealed; run 'dataprep verify'")
+        gave = f"val gave {many(scores.rows, 'row')} of the {plan.val_split.rows} that were sealed"
+        raise TrainerError(f"{gave}; run 'dataprep verify'")
     return scores
 
 

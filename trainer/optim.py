@@ -11,12 +11,19 @@ NO_DECAY = ("gamma", "beta", "bias", "class_token", "positions")
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """How a peak rate follows the images per update: times their ratio to the power `exponent`; `how` says so."""
+
+    exponent: float
+    how: str
+
+
+@dataclass(frozen=True)
 class Optimizer:
-    """How an optimizer is made from parameter groups and a rate for each step, and its default peak rate and decay."""
+    """How an optimizer is made from parameter groups and a rate for each step, and how its rate follows the batch."""
 
     make: Callable[[list[dict[str, Any]], list[float]], Any]
-    lr: float
-    weight_decay: float
+    scaling: Scaling
 
 
 def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float]:
@@ -100,6 +107,6 @@ def _adamw(groups: list[dict[str, Any]], rates: list[float]) -> Any:
 
 
 OPTIMIZERS = {
-    "sgd": Optimizer(_sgd, lr=0.1, weight_decay=1e-4),
-    "adamw": Optimizer(_adamw, lr=3e-3, weight_decay=0.05),
+    "sgd": Optimizer(_sgd, Scaling(1.0, "linearly")),  # Goyal et al. 2017
+    "adamw": Optimizer(_adamw, Scaling(0.5, "by the square root")),  # Krizhevsky 2014, Malladi et al. 2022
 }

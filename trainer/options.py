@@ -163,14 +163,14 @@ training_options = options(
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
     click.option(
         "--optimizer",
-        default="adamw",
-        show_default=True,
-        help=", ".join(OPTIMIZERS),
+        help=f"{', '.join(OPTIMIZERS)}. [default: by model]",
         shell_complete=_offer(OPTIMIZERS),
     ),
-    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Peak rate. [default: the optimizer's]"),
+    click.option(
+        "--lr", type=click.FloatRange(0, min_open=True), help="Peak rate, never scaled. [default: by model and batch]"
+    ),
     click.option("--warmup-epochs", type=click.FloatRange(0), default=1.0, show_default=True, help="Or a fraction."),
-    click.option("--weight-decay", type=click.FloatRange(0), help="Not on norm and bias. [default: the optimizer's]"),
+    click.option("--weight-decay", type=click.FloatRange(0), help="Not on norm and bias. [default: by model]"),
     click.option("--label-smoothing", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True),
     click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
     device_options,

@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from schemas.counting import many
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
 from schemas.errors import ContractError
 from schemas.shard_check import shard_problem
+from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.decision import Decision, asked
 from trainer.device import InEffect, Machine, decide
-from trainer.errors import TrainerError, WrongUsage, nearest
+from trainer.errors import TrainerError
 from trainer.feed import Demand
-from trainer.kernels import Begun
 from trainer.models import check_model_name
-from trainer.optim import OPTIMIZERS, parse_scales
+from trainer.optim import parse_scales
+from trainer.published import decide_updates
 from trainer.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recipe
 
 FLOAT_BYTES = 4
@@ -43,6 +45,7 @@ class RunPlan:
     effect: InEffect
     recipe: Recipe
     pixels: Pixels
+    optimizer: str
     lr: float
     weight_decay: float
     steps: int
@@ -62,8 +65,7 @@ class RunPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know before the run goes on."""
-        kernels = self.effect.kernels
-        return (kernels.warning,) if kernels is not None and kernels.warning else ()
+        return self.effect.warnings
 
     @property
     def used_splits(self) -> tuple[str, ...]:
@@ -79,9 +81,6 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
     check_model_name(config.model)
     _check_forms(config)
     recipe = _with_options(find_recipe(config.recipe), config)
-    optimizer = OPTIMIZERS.get(config.optimizer)
-    if optimizer is None:
-        raise WrongUsage(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
@@ -90,8 +89,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
     steps = _steps(config.batch_size, ranks, dataset, folder)
     effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size), begun)
     _check_sink_column(effect, config.batch_size, pixels.size)
-    lr = optimizer.lr if config.lr is None else config.lr
-    weight_decay = optimizer.weight_decay if config.weight_decay is None else config.weight_decay
+    updates = decide_updates(config, config.batch_size * effect.num_shards * config.accumulate, begun)
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
     return RunPlan(
         config=config,
@@ -100,21 +98,16 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
         effect=effect,
         recipe=recipe,
         pixels=pixels,
-        lr=lr,
-        weight_decay=weight_decay,
+        optimizer=updates.optimizer,
+        lr=updates.lr,
+        weight_decay=updates.weight_decay,
         steps=steps,
         decisions=(
             *effect.decisions,
             Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
             Decision("mean / std", "default", scale, pixels_why, notable=pixels_why == UNMEASURED),
             *_mixing(config, recipe),
-            Decision(
-                "peak lr",
-                asked(config.lr),
-                f"{lr:g}",
-                f"{config.optimizer}, batch {config.batch_size * effect.num_shards}, cosine",
-            ),
-            Decision("weight decay", asked(config.weight_decay), f"{weight_decay:g}", "not on norms and biases"),
+            *updates.decisions,
             *_extras(config, dataset, steps, effect.num_shards),
             Decision(
                 "steps per epoch",
@@ -128,7 +121,8 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
 
 
 def _dropped_rows(rows: int, used: int) -> str:
-    return f"{rows} rows" + (f", of which the last {rows - used} fill no batch and are left out" if rows > used else "")
+    dropped = f", of which the last {rows - used} fill no batch and are left out" if rows > used else ""
+    return many(rows, "row") + dropped
 
 
 def _check_forms(config: RunConfig) -> None:
@@ -143,11 +137,12 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list
     if config.accumulate > 1:
         if config.accumulate > config.epochs * steps:
             raise TrainerError(
-                f"--accumulate {config.accumulate} is more than the {config.epochs * steps} batches of the run, so the "
-                "weights would never move; give a smaller one"
+                f"--accumulate {config.accumulate} is more than the {many(config.epochs * steps, 'batch', 'batches')} "
+                "of the run, so the weights would never move; give a smaller one"
             )
-        images = f"{config.accumulate * config.batch_size * ranks} images an update"
-        found.append(Decision("accumulate", str(config.accumulate), f"{config.accumulate} batches", images))
+        batches = many(config.accumulate, "batch", "batches")
+        images = f"{many(config.accumulate * config.batch_size * ranks, 'image')} per update"
+        found.append(Decision("accumulate", str(config.accumulate), batches, images))
     if config.clip_norm is not None:
         bound = asked(config.clip_norm)
         found.append(Decision("clip norm", bound, bound, "over all gradients at once"))
@@ -156,7 +151,7 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list
     if config.patience is not None:
         if "val" not in dataset.splits or not dataset.splits["val"].rows:
             raise TrainerError("--patience needs a val split to watch; shard with --val 0.1, or leave it out")
-        epochs = f"{config.patience} epochs"
+        epochs = many(config.patience, "epoch")
         found.append(Decision("patience", str(config.patience), epochs, "without a rise of val accuracy"))
     return found
 
@@ -200,14 +195,14 @@ def _steps(batch_size: int, ranks: int, dataset: Dataset, folder: Path) -> int:
     if train is None or not train.rows:
         raise ContractError(f"{folder} has no train split to learn from; it has {', '.join(dataset.splits) or 'none'}")
     if len(dataset.classes) < 2:
-        raise ContractError(f"{folder} has {len(dataset.classes)} class; a classifier needs two")
+        raise ContractError(f"{folder} has {many(len(dataset.classes), 'class', 'classes')}; a classifier needs two")
     whole = batch_size * ranks
     if train.rows < ranks:
         raise TrainerError(f"the train split has {train.rows} rows, fewer than the {ranks} ranks; use fewer --ranks")
     if whole > train.rows:
         of_all = f" of {batch_size} on each of {ranks} ranks" if ranks > 1 else ""
         raise TrainerError(
-            f"a batch of {whole}{of_all} is larger than the train split ({train.rows} rows); "
+            f"a batch of {whole}{of_all} is larger than the train split ({many(train.rows, 'row')}); "
             f"use --batch-size {train.rows // ranks} or less"
         )
     return train.rows // whole
@@ -217,7 +212,8 @@ def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
     image = 3 * size * size * 4
     if effect.sink and batch_size * image >= SINK_COLUMN_BYTES:
         raise TrainerError(
-            f"a batch of {batch_size} images of {size} px is too large to sink ({batch_size * image >> 20} MiB, below "
+            f"a batch of {many(batch_size, 'image')} of {size} px is too large to sink "
+            f"({batch_size * image >> 20} MiB, below "
             f"{SINK_COLUMN_BYTES >> 20} are possible); use --batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
         )
 
@@ -230,7 +226,7 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
         return Pixels(size, IMAGENET_MEAN, IMAGENET_STD), UNMEASURED
     # A channel without variation would divide by zero.
     red, green, blue = (max(value, 1.0) for value in dataset.pixels.std)
-    why = f"measured on {dataset.pixels.images} images while sharding"
+    why = f"measured on {many(dataset.pixels.images, 'image')} while sharding"
     return Pixels(size, dataset.pixels.mean, (red, green, blue)), why
 
 

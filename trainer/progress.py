@@ -9,6 +9,7 @@ from typing import Any, Protocol, TextIO
 import click
 
 from schemas.config_lists import replaced_lists
+from schemas.counting import many
 from trainer import rank
 from trainer.decision import Decision, settings_table
 from trainer.labels import label
@@ -239,4 +240,4 @@ def _wait(data_wait: float | None) -> list[str]:
 
 
 def _skipped(skipped: int) -> list[str]:
-    return [f"{skipped} update{'s' if skipped > 1 else ''} skipped"] if skipped else []
+    return [f"{many(skipped, 'update')} skipped"] if skipped else []

@@ -18,6 +18,7 @@ HELPS, UNCERTAIN, NO_GAIN = "helps", "uncertain", "no gain"
 ROOM = 1.25  # times the side that shards would be resized to: what images must have for it to be worth a trial
 MOST_PREFETCH = 128
 EXTRAS = ("mixup", "cutmix", "erasing")
+JIT_LEVELS = ("O0", "O1", "O2")
 CHEAPER = {"randaugment": "imagenet", "autoaugment": "imagenet", "trivial": "imagenet"}
 
 
@@ -152,8 +153,18 @@ def step_remedies(config: RunConfig, device: str, amp_level: str, graph: bool, r
     found = levels[:first] + modes if device == "CPU" else modes + levels[:first]
     if 2 * config.batch_size <= rows:
         double = 2 * config.batch_size
-        found.append(Remedy(f"--batch-size {double}", {"batch_size": double}, price="needs another --lr"))
+        price = "needs another --lr" if config.lr else "the default --lr follows"
+        found.append(Remedy(f"--batch-size {double}", {"batch_size": double}, price=price))
     return found + levels[first:]
+
+
+def jit_remedies(config: RunConfig, device: str, graph: bool) -> list[Remedy]:
+    """The other levels of graph compilation, where MindSpore has several: on Ascend, unless --graph-kernel sets it.
+
+    To be tried last: MindSpore keeps a level until another one is set.
+    """
+    levels = JIT_LEVELS if device == "Ascend" and graph and not config.graph_kernel else ()
+    return [Remedy(f"--jit-level {level}", {"jit_level": level}) for level in levels if level != config.jit_level]
 
 
 def amp_remedies(device: str, amp_level: str) -> list[Remedy]:

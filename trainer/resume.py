@@ -9,13 +9,16 @@ from schemas.errors import ContractError
 from schemas.regular_file import read_regular
 from trainer.config import RunConfig
 from trainer.decision import asked
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.result import TrainResult
 from trainer.runfolder import CONFIG, RESULT, RUNS, holds_run
 
 MAX_BYTES = 16 << 20  # of config.json and result.json
 # These change nothing in what is computed. The dataset may have moved: its digest is compared instead.
-FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind"}
+FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind", "prefetch"}
+# A run goes on with the workers that it began with unless others are asked for: then it is warned what differs.
+FREE |= {"workers"}
+OLD_DEFAULTS = {"optimizer": "adamw"}  # what earlier versions recorded where nothing was asked for
 
 
 def settled(config: RunConfig) -> RunConfig:
@@ -27,7 +30,7 @@ def settled(config: RunConfig) -> RunConfig:
         return config
     if config.out is not None:
         if not holds_run(Path(config.out)):
-            raise TrainerError(f"--resume: {config.out} holds no run to go on with; leave --resume out to begin one")
+            raise WrongUsage(f"--resume: {config.out} holds no run to go on with; leave --resume out to begin one")
         return config
     name = Path(config.dataset).resolve().name or "dataset"
     numbered = [path for path in RUNS.glob(f"{name}-*") if path.name.removeprefix(f"{name}-").isdecimal()]
@@ -78,7 +81,7 @@ def _difference(folder: Path, config: RunConfig) -> tuple[str, str, str] | None:
         raise ContractError(f"{path} cannot be read ({error}); restore it, or give --out another name") from None
     for field in dataclasses.fields(RunConfig):
         old, new = getattr(before, field.name), getattr(config, field.name)
-        if field.name not in FREE and old != new:
+        if field.name not in FREE and old != new and (new is not None or old != OLD_DEFAULTS.get(field.name)):
             return field.name, _shown(old), _shown(new)
     return None
 

@@ -4,16 +4,18 @@ import contextlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.regular_file import read_regular
+from trainer.begun import Begun
 from trainer.decision import Decision
-from trainer.kernels import Begun
-from trainer.runfolder import LAST, STARTS, append_line
+from trainer.runfolder import CONFIG, LAST, STARTS, append_line
+
+Number = TypeVar("Number", int, float)
 
 MAX_BYTES = 1 << 30
 PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
@@ -25,7 +27,7 @@ class Start:
 
     `dataset_digest` is the identity of the data, `software` names versions, `decisions` is the table that was printed.
     `instruction_set` is that of the CPU kernels in effect, empty in lines of before it was kept, and where another
-    device computes.
+    device computes. `affinity` counts the cores that the process was allowed to run on, None where it was not kept.
     """
 
     step: int
@@ -34,6 +36,7 @@ class Start:
     software: dict[str, str] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
     instruction_set: str = ""
+    affinity: int | None = None
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
@@ -45,6 +48,7 @@ class Start:
             software={str(name): str(version) for name, version in values["software"].items()},
             decisions=tuple(_decision(one) for one in values["decisions"]),
             instruction_set=str(values.get("instruction_set", "")),
+            affinity=None if values.get("affinity") is None else int(values["affinity"]),
         )
 
 
@@ -65,11 +69,16 @@ def software() -> dict[str, str]:
 
 
 def note_start(
-    run: Path, step: int, dataset_digest: str, decisions: Sequence[Decision], instruction_set: str = ""
+    run: Path,
+    step: int,
+    dataset_digest: str,
+    decisions: Sequence[Decision],
+    instruction_set: str = "",
+    affinity: int | None = None,
 ) -> None:
     """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set)
+    start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set, affinity)
     path, line = run / STARTS, asdict(start)
     for decision in line["decisions"]:
         del decision["notable"]  # how it is shown; all of them are stored
@@ -86,7 +95,31 @@ def begun_with(out: str | None) -> Begun | None:
     first = [start for start in _starts(Path(out) / STARTS) if start.step == 0]
     if not first:
         return Begun("", "")
-    return Begun(first[-1].instruction_set, first[-1].software.get("mindspore", ""))
+    effects = {decision.setting: decision.effect for decision in first[-1].decisions}
+    return Begun(
+        level=first[-1].instruction_set,
+        mindspore=first[-1].software.get("mindspore", ""),
+        workers=_number(int, effects.get("workers")),
+        ranks=_number(int, effects.get("ranks")),
+        optimizer=effects.get("optimizer") or _recorded_optimizer(Path(out) / CONFIG),
+        lr=_number(float, effects.get("peak lr")),
+        weight_decay=_number(float, effects.get("weight decay")),
+        affinity=first[-1].affinity,
+    )
+
+
+def _number(kind: Callable[[str], Number], text: str | None) -> Number | None:
+    with contextlib.suppress(ValueError):
+        return None if text is None else kind(text)
+    return None
+
+
+def _recorded_optimizer(path: Path) -> str | None:
+    # Earlier versions had one default for all models: it is in config.json, and the table had no line for it.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        name = json.loads(path.read_text()).get("optimizer")
+        return name if isinstance(name, str) else None
+    return None
 
 
 def _starts(path: Path) -> list[Start]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from schemas.counting import many
 from trainer.advice import decides_alone, for_the_loop
 from trainer.errors import TrainerError
 from trainer.plan import RunPlan
@@ -66,7 +67,7 @@ class Trials:
         if len(rows) < session.plan.config.batch_size:
             self.left_out.append(f"{remedy.flags} (the rows are too large for a sample)")
             return
-        session.tell(f"trying {remedy.flags} on {len(rows)} rows")
+        session.tell(f"trying {remedy.flags} on {many(len(rows), 'row')}")
         began = session.clock()
         as_they_are = as_set(rows, Path.cwd() / "as_they_are", session.plan)
         small = shrunk(rows, remedy.resize, session.plan, session.stop.check)

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from schemas.counting import many
 from trainer.advice import Advice, recommended
 from trainer.bench import FILES, PYTHON, Comparison
 from trainer.convolution import is_reference
@@ -30,7 +31,7 @@ def doctor_text(found: Diagnosis) -> str:
     """The table, the verdict, and what follows from it."""
     head = (
         f"{found.model}, {found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
-        f"on {found.device} with {found.cores} cores"
+        f"on {found.device} with {many(found.cores, 'core')}"
     )
     limiting, idle = [[one for one in found.traps if one.limits is limits] for limits in (True, False)]
     sections = [
@@ -73,9 +74,10 @@ def bench_text(found: Comparison) -> str:
     if found.skipped:
         whence += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in found.skipped.items())})"
     head = (
-        f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, {found.workers} threads decode; "
-        f"{found.rows:,} rows of shards against {found.files:,} files: {whence}; from a warm cache, "
-        f"{found.rounds} rounds by turns"
+        f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
+        f"{many(found.workers, 'thread')} decode; "
+        f"{many(found.rows, 'row')} of shards against {many(found.files, 'file')}: {whence}; from a warm cache, "
+        f"{many(found.rounds, 'round')} by turns"
     )
     python = "Pillow decodes" if found.python_decodes else "bytes from Python"
     names = {PYTHON: f"{PYTHON}, {python}"}
@@ -84,10 +86,10 @@ def bench_text(found: Comparison) -> str:
         ratio = 1 / found.gains.get(one.part, 1.0)
         figures = f"{number(one.images_per_s):>10}{ratio:>8.2f}{one.cores:>8.1f}{one.memory_bytes / 2**30:>8.1f} GiB"
         table.append(f"{names.get(one.part, one.part):<38}{figures}")
-    shards = f"{found.shards} shard{'s' if found.shards > 1 else ''}"
+    shards = many(found.shards, "shard")
     buys = (
         f"The shards give {found.gains[FILES]:.2f} times the images/s of {FILES} and {found.gains[PYTHON]:.2f} times "
-        f"those of {PYTHON} in Python threads: {shards} in place of {found.files:,} files."
+        f"those of {PYTHON} in Python threads: {shards} in place of {many(found.files, 'file')}."
     )
     if found.gains[FILES] < EVEN:
         buys += " Both decode in C++; what opening many files costs shows on storage that is cold or far."
@@ -137,7 +139,7 @@ def _verdict(found: Diagnosis) -> str:
     }[verdict.bound]
     shared = ""
     if verdict.shared:
-        shared = f" Both share {found.cores} cores, so together they cannot pass {number(verdict.limit)}."
+        shared = f" Both share {many(found.cores, 'core')}, so together they cannot pass {number(verdict.limit)}."
     reached = f"{number(loop.images_per_s)}, {share(loop.images_per_s / verdict.limit)} of the limit"
     short = ""
     if loop.data_wait is not None and loop.data_wait < MARGIN and loop.images_per_s < SHORT * verdict.limit:

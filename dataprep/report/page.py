@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
-from dataprep.counting import many
 from dataprep.errors import DataprepError
 from dataprep.keys import printable
 from dataprep.terminal import duration, size
+from schemas.counting import many
 
 
 def need(*packages: str) -> None:

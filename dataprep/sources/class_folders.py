@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.counting import many
 from dataprep.item import ClosedFolder, Folder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
 from dataprep.sources.walk import LINK, Tree, WalkOptions, ancestors, has_image_name, walk
+from schemas.counting import many
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:

@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataprep.counting import many
 from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataRefused, TryLater, WrongUsage
 from dataprep.item import ClosedFolder
 from dataprep.sources.ignore import pattern_of
+from schemas.counting import many
 from schemas.errors import PASSING_ERRORS
 
 _GONE = (errno.ENOENT, errno.ENOTDIR)

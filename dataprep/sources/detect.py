@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from dataprep.counting import are, many
 from dataprep.errors import DataprepError, SourceEmpty
 from dataprep.item import ClosedFolder
 from dataprep.keys import path_to_key
@@ -15,6 +14,7 @@ from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.sources.ignore import pattern_of
 from dataprep.sources.split_folders import likely_split_names, split_names
 from dataprep.sources.walk import Tree, WalkOptions
+from schemas.counting import are, many
 
 # Split folders lie beside each other and little else, so a folder of many entries, as a class is, holds none.
 _LOOK_INTO_FOLDERS = 50

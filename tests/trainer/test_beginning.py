@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from schemas.errors import ContractError
 from tests.trainer.run_folders import start
 from trainer import cli
+from trainer.decision import Decision
 from trainer.errors import TrainerError, WrongUsage
 
 
@@ -30,7 +31,7 @@ def dry_run(folder: Path, *arguments: str) -> Result:
         (["--profile", "5"], WrongUsage, "--profile 5 is no range of steps"),
         (["--lr-scale", "head"], WrongUsage, "--lr-scale head: expected PREFIX=FACTOR"),
         (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or lies in"),
-        (["--init", "gone.ckpt"], TrainerError, "gone.ckpt is neither a run folder nor a checkpoint"),
+        (["--init", "gone.ckpt"], WrongUsage, "gone.ckpt is neither a run folder nor a checkpoint"),
         (["--init", "."], TrainerError, "holds no best.ckpt"),
         (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),
         (["--out", "taken"], TrainerError, "taken is there already"),
@@ -85,12 +86,35 @@ def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path
     assert "would go on with tiny" in dry_run(stripes, *begin).stdout
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "counts"),
+    [("2", ["--ranks", "2"], "with 2 ranks, now it is 2"), ("2", [], "with 2 ranks, now it is 1")],
+    ids=["as it began", "in one process: begun by an msrun of the user's own"],
+)
+def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
+    before: str, now: list[str], counts: str, stripes: Path
+) -> None:
+    begin = ["--out", "mine", "--batch-size", "8", *now]
+    config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
+    Path("mine").mkdir()
+    Path("mine/config.json").write_text(json.dumps(config))
+    ranks = replace(start(), decisions=(Decision("ranks", "default", before, ""),))
+    Path("mine/starts.jsonl").write_text(json.dumps(asdict(ranks)) + "\n")
+    Path("mine/last.ckpt").touch()
+    said = str(dry_run(stripes, *begin).exception)
+    run = Path("mine").resolve()
+    assert said.startswith(f"{run} was begun {counts}; a run of several ranks cannot go on where it stopped; ")
+    assert said.endswith(f"to begin another run from these weights, give --init {run}/last.ckpt and another --out")
+
+
 def test_run_that_cannot_go_on_exactly_is_warned_of_dry(stripes: Path) -> None:
     begin = ["--out", "mine"]
     config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
     Path("mine").mkdir()
     Path("mine/config.json").write_text(json.dumps(config))
-    Path("mine/starts.jsonl").write_text(json.dumps(asdict(replace(start(), software={"mindspore": "1.0.0"}))) + "\n")
+    workers = Decision("workers", "default", "1", "one per core")
+    other = replace(start(), software={"mindspore": "1.0.0"}, decisions=(workers,))
+    Path("mine/starts.jsonl").write_text(json.dumps(asdict(other)) + "\n")
     assert "warning" not in dry_run(stripes, *begin).stdout
     Path("mine/last.ckpt").touch()
     [warning] = json.loads(dry_run(stripes, *begin, "--json").stdout)["warnings"]

@@ -107,7 +107,7 @@ def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -
     settings = settings_of("d", "--epochs", "5", "--config", str(file))
     assert (settings["epochs"], settings["batch_size"], settings["amp_level"]) == (5, 8, "O2")
     assert settings["sink"] is False
-    assert settings["optimizer"] == "adamw"
+    assert settings["model"] == "tiny"
 
 
 def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(tmp_path: Path, stripes: Path) -> None:
@@ -239,3 +239,34 @@ def test_unknown_model_exits_with_2_and_the_near_name(stripes: Path) -> None:
     done = program("run", stripes, "--device", "CPU", "--model", "resnet81", "--dry-run")
     assert done.returncode == 2
     assert done.stderr.startswith("Error: unknown model 'resnet81'; did you mean 'resnet18'?")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "gone"],
+        ["run", "gone", "--dry-run"],
+        ["run", "SET", "--init", "gone", "--dry-run"],
+        ["run", "SET", "--config", "gone"],
+        ["run", "SET", "--resume", "--out", "gone"],
+        ["eval", "gone", "SET"],
+        ["eval", "CHECKPOINT", "gone"],
+        ["predict", "gone", "SET"],
+        ["predict", "CHECKPOINT", "gone"],
+        ["export", "gone"],
+        ["report", "gone"],
+        ["doctor", "gone"],
+        ["bench", "gone"],
+        ["bench", "SET", "--against", "gone"],
+    ],
+    ids=" ".join,
+)
+def test_path_that_is_not_there_is_wrong_usage_in_every_command(
+    arguments: list[str], stripes: Path, untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = {"SET": str(stripes), "CHECKPOINT": str(untrained)}
+    done = CliRunner().invoke(cli.cli, [paths.get(each, each) for each in arguments])
+    error = done.exception
+    assert getattr(error, "exit_code", None) == 2, (error, done.output)
+    assert "gone" in str(error)

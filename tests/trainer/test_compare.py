@@ -20,7 +20,7 @@ def test_settings_are_what_was_decided_and_then_the_other_options(tmp_path: Path
     ]
     rest = {one.name: (one.asked, one.effect) for one in found[2:]}
     assert rest["batch size"] == ("16", "16")
-    assert rest["optimizer"] == ("default", "adamw")
+    assert rest["model"] == ("default", "tiny")
     assert rest["clip norm"] == ("default", "none")
     assert not {"lr", "device", "dataset", "out"} & set(rest)
 

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.device import Machine, decide
 from trainer.errors import TrainerError
@@ -72,3 +73,38 @@ def test_machines_memory_and_files_reach_the_decision() -> None:
     effect = decide(RunConfig("d"), Machine(False, 64, memory=2 * GIB, open_files=280), demand=PHOTOS)
     assert effect.workers < 64
     assert (effect.readers, effect.open_files) == (1, 276)
+
+
+def test_run_goes_on_with_the_workers_that_it_began_with() -> None:
+    fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, Begun("", "", workers=8))
+    assert (fewer.workers, fewer.warning) == (8, ""), "whatever the cores and memory of this process"
+    assert fewer.decisions[0].why.startswith("as this run began: ")
+    assert not fewer.decisions[0].plain
+    more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, Begun("", "", workers=2))
+    assert (more.workers, more.warning) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun", "workers", "why"),
+    [
+        (None, 9, 2, "this run began with 9 workers, which MindSpore refuses on a host of 4 cores; with 2 the weights"),
+        (3, 1, 3, "this run began with 1 worker, but --workers 3 makes it 3; the weights"),
+        (None, None, 2, "this run has no record of its number of workers; unless it was 2, the weights"),
+    ],
+)
+def test_resume_that_cannot_have_its_workers_says_what_will_differ(
+    asked: int | None, begun: int | None, workers: int, why: str
+) -> None:
+    feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, Begun("", "", workers=begun))
+    assert feed.workers == workers
+    assert feed.warning.startswith(why)
+    assert "will differ from those of an undisturbed run" in feed.warning
+
+
+def test_resume_that_draws_augmentation_again_needs_no_workers_of_before() -> None:
+    begun = Begun("", "", workers=2)
+    machine = Machine(ascend=True, cores=8)
+    effect = decide(RunConfig("d"), machine, steps=40, begun=begun)
+    assert (effect.workers, effect.warnings) == (8, ())
+    assert decide(RunConfig("d", exact_resume=True), machine, steps=40, begun=begun).workers == 2
+    assert decide(RunConfig("d", exact_resume=True, workers=8), machine, steps=40, begun=begun).warnings

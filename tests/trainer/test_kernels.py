@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from trainer.begun import Begun
 from trainer.config import RunConfig
 from trainer.decision import Decision
 from trainer.device import InEffect, Machine, decide
-from trainer.kernels import Begun, Processor, decide_kernels, this_processor, use_kernels
+from trainer.kernels import Processor, decide_kernels, this_processor, use_kernels
 
 WIDE = Processor("AVX512_CORE", mindspore="2.10.0")
 NARROW, OLD = replace(WIDE, best="AVX2"), replace(WIDE, mindspore="2.8.0")

@@ -19,6 +19,7 @@ from tests.trainer.test_process import finish, start
 from trainer import checkpoint, data, launch, loop
 from trainer.config import RunConfig
 from trainer.device import InEffect
+from trainer.errors import NO_RESUME, use_weights
 from trainer.launch import msrun_options
 from trainer.plan import Pixels
 from trainer.progress import Silent
@@ -130,11 +131,22 @@ def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path
     code, _, err = finish(process)
     assert code == 143, err
     assert f"Error: stopped by SIGTERM; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
+    assert NO_RESUME in err
+    assert "goes on" not in err
     assert "Traceback" not in err
     deadline = time.monotonic() + 10
     while ranks_alive(tmp_path) and time.monotonic() < deadline:
         os.sched_yield()
     assert not ranks_alive(tmp_path)
+
+    code, _, err = finish(start("run", stripes, *QUICK, *many, cwd=tmp_path))
+    assert code == 1, "the same command does not go on"
+    last = tmp_path / "mine" / "last.ckpt"
+    assert f"was begun with 2 ranks, now it is 2; {NO_RESUME}; {use_weights(last)}" in err
+    other = [*QUICK, "--ranks", "2", "--batch-size", "8", "--epochs", "1", "--out", "other", "--init", last]
+    code, _, err = finish(start("run", stripes, *other, cwd=tmp_path))
+    assert code == 0, err
+    assert "init: all" in err
 
 
 def ranks_alive(folder: Path) -> list[str]:

@@ -18,8 +18,14 @@ CPU = Machine(ascend=False, cores=2)
 def test_plan_resolves_pixels_rate_and_steps_from_dataset_recipe_and_optimizer(stripes: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), optimizer="sgd", batch_size=20), CPU)
     assert (plan.pixels.size, plan.pixels.mean, plan.pixels.std) == (64, (100.0,) * 3, (30.0,) * 3)
-    assert (plan.lr, plan.weight_decay, plan.steps) == (0.1, 1e-4, 2)
+    assert (plan.optimizer, plan.lr, plan.weight_decay, plan.steps) == ("sgd", 0.00781, 1e-4, 2)
     assert plan.used_splits == ("train", "val")
+
+
+def test_rate_follows_the_images_of_an_update_over_all_ranks(stripes: Path) -> None:
+    config = RunConfig(str(stripes), model="resnet18", batch_size=8, accumulate=2, ranks=2)
+    assert plan_run(config, CPU).lr == 0.0125
+    assert plan_run(replace(config, accumulate=1), CPU).lr == 0.00625
 
 
 def test_what_is_given_beats_recipe_and_optimizer(stripes: Path) -> None:
@@ -69,7 +75,7 @@ def test_patience_without_a_val_split_is_refused(make_set: Callable[..., Path]) 
 def test_what_is_asked_beside_the_plain_run_is_in_the_table(stripes: Path) -> None:
     config = RunConfig(str(stripes), batch_size=6, accumulate=4, clip_norm=1.0, ema=0.99, patience=3)
     shown = {one.setting: (one.effect, one.why) for one in plan_run(config, CPU).decisions}
-    assert shown["accumulate"] == ("4 batches", "24 images an update")
+    assert shown["accumulate"] == ("4 batches", "24 images per update")
     assert {"clip norm", "ema", "patience"} <= set(shown)
 
 

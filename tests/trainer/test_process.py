@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import mindspore
@@ -21,7 +21,10 @@ from trainer.kernels import DNNL, ONEDNN, OURS
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 
 
-def start(*arguments: object, cwd: Path, kill_at: str = "", cap: str = "") -> "subprocess.Popen[str]":
+def start(
+    *arguments: object, cwd: Path, kill_at: str = "", cap: str = "", cores: Collection[int] = ()
+) -> "subprocess.Popen[str]":
+    """Start the program; `cores` are those that it may run on, all when empty."""
     root = Path(__file__).parents[2]
     left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
     environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
@@ -30,6 +33,8 @@ def start(*arguments: object, cwd: Path, kill_at: str = "", cap: str = "") -> "s
         ONEDNN: cap,
     }
     command = [sys.executable, "-m", "trainer", *map(str, arguments)]
+    if cores:
+        command = ["taskset", "-c", ",".join(map(str, cores)), *command]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=environment)
 
@@ -98,6 +103,32 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
     assert f"going on after step {step - 1}" in err
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole"), f"killed at step {step}"
     assert "is complete; nothing is left to do\n" in finish(start(*command, "killed", cwd=tmp_path))[2]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits_differ(
+    stripes: Path, tmp_path: Path
+) -> None:
+    # Random crops and flips, and the default number of workers: one per core.
+    command = ["run", stripes, *[each for each in QUICK if each not in ("--workers", "1")], "--recipe", "small"]
+    command += ["--epochs", "1", "--save-every", "1", "--out"]
+    two = [*command, "killed", "--workers", "2"]
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    assert finish(start(*command, "whole", "--workers", "2", cwd=tmp_path, cores=cores))[0] == 0
+    assert finish(start(*two, cwd=tmp_path, cores=cores, kill_at="step:2"))[0] == -signal.SIGKILL
+    shutil.copytree(tmp_path / "killed", tmp_path / "other")
+    code, _, err = finish(start(*command, "killed", cwd=tmp_path, cores=cores[:1]))
+    assert code == 0, err
+    assert re.search(r"^workers +default +2 +as this run began", err, re.MULTILINE)
+    [warning] = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert "this run began on 2 cores, this process may run on 1; the weights will differ in the last bits" in warning
+    losses = [json.loads((tmp_path / run / "metrics.jsonl").read_text())["loss"] for run in ("killed", "whole")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same images, crops and flips"
+
+    code, _, err = finish(start(*command, "other", "--workers", "1", cwd=tmp_path, cores=cores))
+    assert code == 0, err
+    assert "warning: this run began with 2 workers, but --workers 1 makes it 1; the weights will differ" in err
+    assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
 @pytest.mark.slow

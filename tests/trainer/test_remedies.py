@@ -1,8 +1,11 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from trainer.config import RunConfig
+from trainer.device import Machine
+from trainer.plan import plan_run
 from trainer.recipes import RECIPES
 from trainer.remedies import (
     HELPS,
@@ -13,6 +16,7 @@ from trainer.remedies import (
     Tried,
     amp_remedies,
     feed_remedies,
+    jit_remedies,
     outcome_of,
     step_remedies,
     weigh,
@@ -125,3 +129,16 @@ def test_reading_that_limits_is_tried_on_a_copy_and_not_with_smaller_shards() ->
 def test_more_threads_than_cores_are_tried_with_as_many() -> None:
     found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=256, workers=16))
     assert flags(found)[0] == "--workers 8"
+
+
+def test_levels_of_graph_compilation_are_tried_on_ascend_alone(stripes: Path) -> None:
+    found = jit_remedies(CONFIG, "Ascend", graph=True)
+    assert flags(found) == ["--jit-level O0", "--jit-level O1", "--jit-level O2"]
+    assert flags(jit_remedies(replace(CONFIG, jit_level="O1"), "Ascend", graph=True)) == flags([found[0], found[2]])
+    assert not jit_remedies(CONFIG, "CPU", graph=True)
+    assert not jit_remedies(CONFIG, "Ascend", graph=False)
+    assert not jit_remedies(replace(CONFIG, graph_kernel=True), "Ascend", graph=True)
+    for one in found:
+        config = replace(CONFIG, dataset=str(stripes), batch_size=8, device="Ascend", **one.changes)
+        setup = plan_run(config, Machine(ascend=True, cores=2)).effect.setup
+        assert f"jit_config={{'jit_level': '{one.flags[-2:]}'}}" in str(setup[1])

@@ -149,10 +149,23 @@ def test_run_begun_with_other_options_is_refused_by_the_first_that_differs() -> 
         finished(replace(CONFIG, seed=4))
 
 
-def test_options_that_change_no_weight_may_differ() -> None:
+def test_older_run_with_the_optimizer_that_was_then_the_default_goes_on() -> None:
+    begun(replace(CONFIG, optimizer="adamw"))
+    assert finished(CONFIG) is None
+    with pytest.raises(TrainerError, match="begun with --optimizer adamw, now it is sgd"):
+        finished(replace(CONFIG, optimizer="sgd"))
+
+
+def test_optimizer_that_was_asked_for_is_to_be_asked_for_again() -> None:
+    begun(replace(CONFIG, optimizer="sgd"))
+    with pytest.raises(TrainerError, match="begun with --optimizer sgd, now it is default"):
+        finished(CONFIG)
+
+
+def test_options_that_change_no_weight_may_differ_and_workers_too() -> None:
     begun(CONFIG)
     other = replace(CONFIG, log_every=1, keep=3, save_every=None, full_check=True, dataset="moved", resume=True)
-    assert finished(other) is None
+    assert finished(replace(other, prefetch=3, workers=2)) is None
 
 
 def test_run_on_other_data_is_refused(stripes: Path, make_set: Callable[..., Path], cpu: InEffect) -> None:

@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_noted_signal_is_raised_as_an_interruption() -> None:
     stop.signum = signal.SIGTERM
     with pytest.raises(Interrupted, match="stopped by SIGTERM"):
         stop.check()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "way"),
+    [
+        (1, "the same command with --resume goes on"),
+        (
+            2,
+            "a run of several ranks cannot go on where it stopped; to begin another run from these weights, "
+            "give --init mine/last.ckpt and another --out",
+        ),
+    ],
+)
+def test_interruption_promises_what_the_program_can_do(ranks: int, way: str) -> None:
+    said = str(Interrupted(signal.SIGTERM, Path("mine/last.ckpt"), ranks))
+    assert said == f"stopped by SIGTERM; the last checkpoint is mine/last.ckpt; {way}"
+    assert str(Interrupted(signal.SIGTERM, None, ranks)) == "stopped by SIGTERM"
 
 
 def test_signals_are_let_through_again_afterwards() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
+from trainer.begun import Begun
 from trainer.decision import Decision
-from trainer.kernels import Begun
 from trainer.starts import Start, begun_with, note_start, software
 
 
@@ -54,7 +54,7 @@ def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(che
     (tmp_path / "best.ckpt").touch()  # written before the last one: no run goes on from it
     assert begun_with(str(tmp_path)) is None
     (tmp_path / checkpoint).touch()
-    assert begun_with(str(tmp_path)) == Begun("AVX2", version)
+    assert begun_with(str(tmp_path)) == Begun("AVX2", version, lr=0.003)
 
 
 @pytest.mark.parametrize("text", [None, "", "{}\n", "not JSON\n", '{"step": 0, "at": 1, "dataset_digest": ""}\n'])
@@ -65,9 +65,27 @@ def test_run_whose_starts_cannot_be_read_has_kernels_that_are_not_known(text: st
     assert begun_with(str(tmp_path)) == Begun("", "")
 
 
+def test_run_that_goes_on_learns_what_it_began_with_from_the_first_line(tmp_path: Path) -> None:
+    effects = {"workers": "5", "ranks": "2", "optimizer": "sgd", "peak lr": "0.0354", "weight decay": "2e-05"}
+    note_start(tmp_path, 0, "digest", [Decision(name, "default", value, "") for name, value in effects.items()])
+    note_start(tmp_path, 9, "digest", [Decision("workers", "default", "1", "")])
+    (tmp_path / "last.ckpt").touch()
+    version = software()["mindspore"]
+    assert begun_with(str(tmp_path)) == Begun("", version, 5, 2, "sgd", 0.0354, 2e-5)
+
+
+def test_optimizer_of_an_older_run_is_the_one_that_its_configuration_names(tmp_path: Path) -> None:
+    note_start(tmp_path, 0, "digest", [Decision("peak lr", "default", "0.003", "adamw, batch 16, cosine")])
+    (tmp_path / "config.json").write_text('{"optimizer": "adamw"}')
+    (tmp_path / "last.ckpt").touch()
+    begun = begun_with(str(tmp_path))
+    assert begun is not None
+    assert (begun.optimizer, begun.lr, begun.weight_decay, begun.workers) == ("adamw", 0.003, None, None)
+
+
 def test_line_of_before_the_kernels_were_kept_is_read(tmp_path: Path) -> None:
     line = json.loads(json.dumps(vars(start()), default=vars))
     del line["instruction_set"]
     (tmp_path / "last.ckpt").touch()
     (tmp_path / "starts.jsonl").write_text(json.dumps(line) + "\n")
-    assert begun_with(str(tmp_path)) == Begun("", "2.10.0")
+    assert begun_with(str(tmp_path)) == Begun("", "2.10.0", lr=0.003)

@@ -101,7 +101,7 @@ def _view(run: Run, came_to: Outcome, epoch_rows: int) -> dict[str, Any]:
         "run": run,
         "outcome": came_to,
         "settings": tables.settings(settings(run)),
-        "chosen": [(name, printable(run.options[name])) for name in CHOSEN if name in run.options],
+        "chosen": [(name, printable(value)) for name in CHOSEN if (value := _chosen(run, name)) is not None],
         "command": command(run),
         "epochs": tables.epochs(run.epochs[-epoch_rows:]),
         "starts": tables.starts(run),
@@ -109,6 +109,12 @@ def _view(run: Run, came_to: Outcome, epoch_rows: int) -> dict[str, Any]:
         "missing": [(printable(one.file), printable(one.why)) for one in run.missing],
         "evaluate": None if run.evaluations else evaluate_command(run),
     }
+
+
+def _chosen(run: Run, name: str) -> str | None:
+    """What was in effect, or else what was asked for; None when it is not known."""
+    value = run.decisions[name][1] if name in run.decisions else run.options.get(name)
+    return None if value is None else str(value)
 
 
 def _lost(said: Line) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.regular_file import read_regular
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, WrongUsage
 from trainer.report.evaluated import Evaluated, read_evaluations
 from trainer.report.series import Floats, Series
 from trainer.runfolder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
@@ -78,7 +79,7 @@ class Run:
     def state(self) -> str:
         """How the run stands, in a few words."""
         asked = number(self.options.get("epochs"))
-        done = f"{len(self.epochs)} of {asked:g} epochs" if asked else f"{len(self.epochs)} epochs"
+        done = f"{len(self.epochs)} of {many(int(asked), 'epoch')}" if asked else many(len(self.epochs), "epoch")
         if self.result is not None:
             early = asked is not None and len(self.epochs) < asked and self.options.get("patience") is not None
             skipped = ", with many updates skipped" if self.result.get("warning") else ""
@@ -110,7 +111,7 @@ def read_run(folder: Path) -> Run:
     """Read one run folder; raises TrainerError when nothing of a run is in it."""
     if not any((folder / name).is_file() for name in (CONFIG, METRICS, STEPS, RESULT)):
         what = "holds no run" if folder.is_dir() else "is not a folder"
-        raise TrainerError(f"{folder} {what}; give the --out of a 'trainer run'")
+        raise (TrainerError if folder.exists() else WrongUsage)(f"{folder} {what}; give the --out of a 'trainer run'")
     notes: list[Missing] = []
     options, result = _object(folder, CONFIG, notes), _object(folder, RESULT, notes)
     epochs, steps = _by_step(_lines(folder, METRICS, notes)), _by_step(_lines(folder, STEPS, notes))

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, in the singular or the plural."""
+"""Counts in sentences."""
 
 
 def many(count: int, noun: str, plural: str = "") -> str:
