@@ -11,15 +11,13 @@ from typing import Any, NoReturn
 import click
 
 from schemas.counting import many
-from schemas.errors import ContractError
 from schemas.locale import use_utf8
 from schemas.streams import prepare_streams, print_result
-from schemas.working_directory import directory_problem, leave_unusable_directory
+from schemas.working_directory import directory_problem
 from trainer import rank
 from trainer.config import RunConfig
-from trainer.errors import Interrupted, TrainerError, WrongUsage
-from trainer.failures import disk_error, disk_error_behind
-from trainer.labels import HELP_SHOWN, label, usage_error
+from trainer.errors import TrainerError, WrongUsage
+from trainer.labels import label
 from trainer.options import (
     VERBOSE_HELP,
     PathType,
@@ -32,13 +30,12 @@ from trainer.options import (
     seconds_option,
     training_options,
 )
+from trainer.program import FAILED, run_program
 from trainer.progress import Command, make_progress, settings_shower, terminal_width
 from trainer.quiet import before_mindspore, need_temporary_folder, quieten
 from trainer.result import TrainResult
 from trainer.row_output import rows_to
 from trainer.signals import StopSignals
-
-FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -368,34 +365,6 @@ def main() -> NoReturn:
     """Run the program: the one place where exceptions become a line and an exit code."""
     prepare_streams()
     use_utf8()
-    code = _run_program()
+    code = run_program(cli)
     rank.note_end(code)
     sys.exit(code)
-
-
-def _run_program() -> int:
-    leave_unusable_directory()
-    try:
-        code = cli.main(standalone_mode=False)
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else FAILED
-    except click.Abort:
-        return _tell("stopped", INTERRUPTED)
-    except HELP_SHOWN as error:
-        error.show()
-        return USAGE
-    except click.ClickException as error:
-        return _tell(usage_error(error), USAGE)
-    except (TrainerError, ContractError, Interrupted) as error:
-        return _tell(str(error), getattr(error, "exit_code", REFUSED))
-    except (OSError, RuntimeError, ValueError) as error:
-        if (behind := disk_error_behind(error)) is None:
-            raise
-        told = disk_error(behind)
-        return _tell(str(told), told.exit_code)
-    return code if isinstance(code, int) else 0
-
-
-def _tell(message: str, code: int) -> int:
-    click.echo(label("Error", "red", sys.stderr) + message, err=True)
-    return code

@@ -11,6 +11,7 @@ from schemas.errors import ContractError
 from trainer import cli
 from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
 from trainer.options import NOT_IN_A_FILE
+from trainer.program import run_program
 from trainer.result import TrainResult
 
 
@@ -59,7 +60,7 @@ def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
     result = TrainResult("r", "r/best.ckpt", 1, 0.5, 0.5, 1, 10, 1.0, None, "d", None, None, 10, skipped, warning)
     monkeypatch.setattr(cli, "_train", lambda config, verbose: result)
     monkeypatch.setattr("sys.argv", ["trainer", "run", "d"])
-    assert cli._run_program() == code
+    assert run_program(cli.cli) == code
     told = capsys.readouterr()
     assert told.out == "val accuracy 50.00% (epoch 1 of 1, 1 s): r/best.ckpt\n"
     assert told.err == ({0: "", 5: "Warning: so many were skipped\n", 10: "Error: so many were skipped\n"}[skipped])
