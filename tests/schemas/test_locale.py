@@ -1,4 +1,4 @@
-"""What a program prints in a locale other than UTF-8: Python in the locale C, its UTF-8 mode forbidden, prints ASCII."""
+"""What a program prints in a locale other than UTF-8: Python in the locale C, its UTF-8 mode forbidden, is ASCII."""
 
 import os
 import pty
