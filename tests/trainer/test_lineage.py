@@ -7,10 +7,12 @@ import pytest
 from mindspore import Tensor
 from mindspore.dataset import vision
 
+from tests.trainer.forged_sets import DATA, forge
 from trainer import lineage
 from trainer.config import RunConfig
 from trainer.data import rows_of, train_batches
-from trainer.device import InEffect, Machine
+from trainer.device import InEffect, Machine, this_machine
+from trainer.lineage import foreign_label
 from trainer.mixing import scaled
 from trainer.plan import RunPlan, plan_run
 
@@ -55,3 +57,13 @@ def test_report_names_every_image_and_the_range(sunk: bool, plan: RunPlan, tmp_p
     inputs = report["inputs"]
     assert inputs.startswith("inputs from -") if sunk else inputs == "inputs from -2 to 1 and 2 that are not finite"
     assert f"and 5 more, all of them in {tmp_path / 'nonfinite.json'}" in told
+
+
+def test_a_label_in_the_rows_that_the_index_does_not_hold_is_found_after_a_failed_step(
+    stripes: Path, tmp_path: Path, cpu: object
+) -> None:
+    folder = forge(stripes, tmp_path / "forged", DATA["raw_label_is_large"])
+    plan = plan_run(RunConfig(str(folder), device="CPU", workers=1, batch_size=8), this_machine("CPU"))
+    found = [said for step in range(plan.steps) if (said := foreign_label(plan, step))]
+    assert len(found) == 1
+    assert "train/0.jpg holds the label 99" in found[0]
