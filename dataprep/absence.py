@@ -10,7 +10,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.images import Refusal
 from dataprep.item import Found, Reject
 from dataprep.keys import decode_name, encode_name, key_to_path, portable_path, source_path
-from dataprep.plan import Plan, PlannedShard
+from dataprep.plan_store import Plan, PlannedShard
 from dataprep.reading import Wanted, read_ahead
 from dataprep.workdir import Workdir
 

@@ -16,7 +16,7 @@ from dataprep.interrupts import deferred
 from dataprep.memory import MemoryShortage
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan, PlannedShard
+from dataprep.plan_store import Plan, PlannedShard
 from dataprep.progress import Progress
 from dataprep.proof import Manner, Proof, Prove, proving_here, proving_there, unproved
 from dataprep.prover import Fault

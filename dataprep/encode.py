@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from dataprep.plan import PlannedItem
+from dataprep.plan_store import PlannedItem
 from schemas.record import RecordSchema
 
 Encoder = Callable[[RecordSchema, PlannedItem, bytes], dict[str, Any]]

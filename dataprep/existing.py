@@ -12,7 +12,7 @@ from dataprep.absence import Presence
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.item import size_and_time
 from dataprep.keys import portable_path, source_path
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.workdir import Workdir
 from schemas.counting import many

@@ -14,7 +14,7 @@ from dataprep.images import Refusal, decode, reason_of_head
 from dataprep.keys import source_path
 from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan, PlannedItem
+from dataprep.plan_store import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from schemas.counting import many
 

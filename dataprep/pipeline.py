@@ -34,7 +34,8 @@ from dataprep.existing import (
 from dataprep.item import ClosedFolder, Found
 from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan, make_plan
+from dataprep.plan import make_plan
+from dataprep.plan_store import Plan
 from dataprep.progress import Progress
 from dataprep.seal import seal
 from dataprep.software import software

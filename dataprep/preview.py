@@ -11,7 +11,8 @@ from dataprep.forecast import known_rejects, set_bytes, stopped_by, try_sample
 from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.pipeline import choose_layout, scan
-from dataprep.plan import Plan, fill_plan
+from dataprep.plan import fill_plan
+from dataprep.plan_store import Plan
 from dataprep.progress import Progress
 from dataprep.target import check_schema, check_target, free_bytes
 from dataprep.target_state import describe_target, replaceable

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from dataprep.plan import Plan, PlannedShard
+from dataprep.plan_store import Plan, PlannedShard
 from dataprep.receipt import Receipt
 
 

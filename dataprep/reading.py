@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dataprep.images import Refusal
 from dataprep.item import size_and_time
 from dataprep.memory import demand_threads, is_shortage
-from dataprep.plan import PlannedItem
+from dataprep.plan_store import PlannedItem
 
 READ_AHEAD_FILES = 8
 READ_AHEAD_BYTES = 16 << 20

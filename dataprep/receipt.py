@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dataprep.images import Policy
 from dataprep.item import Reject
 from dataprep.mindrecord.format import Geometry
-from dataprep.plan import PlannedShard
+from dataprep.plan_store import PlannedShard
 from schemas.dataset import ROW_DIGEST_BYTES, Shard
 from schemas.record import RecordSchema
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader, Stored
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.receipt import blob_digest, noted_rows, row_digest
 from dataprep.workdir import Workdir
 from schemas.dataset import ROW_DIGEST_BYTES, Dataset, Shard, file_sha256

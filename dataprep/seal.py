@@ -10,7 +10,7 @@ from dataprep.errors import DataprepError, DataRefused
 from dataprep.item import Reject
 from dataprep.keys import key_to_path
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.quarantine import NotCopied, copy_refused
 from dataprep.receipt import Moments, Receipt
 from dataprep.row_digests import built_digests
@@ -76,7 +76,7 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
     candidates = dataset.written + len(rejects)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
     if not dataset.written:
-        return f"none of {many(candidates, 'file')} could be written ({reasons})"
+        return f"none of the {many(candidates, 'file')} could be written ({reasons})"
     if not options.max_rejects.allows(len(rejects), candidates):
         refused = f"{len(rejects)} of {many(candidates, 'file')} {were(len(rejects))} refused ({reasons})"
         return (

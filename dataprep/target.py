@@ -14,7 +14,7 @@ from dataprep.item import Found, Item
 from dataprep.keys import decode_name, encode_name, portable_path
 from dataprep.options import ShardOptions
 from dataprep.place import fingerprint, fingerprint_part, rank
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.swap import NEXT
 from dataprep.workdir import OURS
 from schemas.dataset import Dataset, file_problems, load_dataset

@@ -7,7 +7,7 @@ from dataprep.errors import DataprepError
 from dataprep.existing import Existing, check_replacement, file_names, replaced_set, unfinished
 from dataprep.lock import running_holder
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.swap import is_pending
 from dataprep.target import check_options, completed, is_planned_path
 from dataprep.workdir import Workdir

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from dataprep.keys import printable
 from dataprep.labels import label
-from dataprep.plan import Plan, PlannedShard
+from dataprep.plan_store import Plan, PlannedShard
 from dataprep.receipt import Receipt
 from schemas.counting import are, many
 

@@ -23,7 +23,7 @@ from dataprep.keys import source_path
 from dataprep.memory import MemoryShortage, demand_threads, is_shortage
 from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
 from dataprep.originals import OriginalsWriter
-from dataprep.plan import Plan, PlannedItem
+from dataprep.plan_store import Plan, PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from dataprep.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
 from schemas.dataset import Shard, file_sha256

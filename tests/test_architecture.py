@@ -34,7 +34,7 @@ DATAPREP_LEVELS = [
         *("native_stderr", "memory", "decode_deadline", "originals", "interrupts", "disk"),
     },
     {"mindrecord", "images", "sources", "place", "lock"},
-    {"options", "plan"},
+    {"options", "plan", "plan_store"},
     {"receipt", "encode", "reading", "quarantine"},
     {"worker", "workdir", "opening", "prove", "prover", "proof", "decoder_child", "duplicates", "progress"},
     {"row_digests"},

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dataprep.errors import DataprepError
 from dataprep.options import ShardOptions
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 
@@ -61,7 +62,7 @@ def _source(plan: Path) -> str | None:
     try:
         with closing(Plan.open(plan)) as saved:
             return str(saved.source)
-    except (sqlite3.Error, ValueError, KeyError, TypeError):
+    except (DataprepError, sqlite3.Error, ValueError, KeyError, TypeError):
         return None
 
 

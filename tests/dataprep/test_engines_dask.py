@@ -23,7 +23,7 @@ from dataprep.cli import main
 from dataprep.engines import dask as engine
 from dataprep.engines.dask import Ground, Unfit, _check_workers, probe
 from dataprep.errors import DataprepError, TryLater
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.software import software
 from dataprep.workdir import Workdir
 from dataprep.worker import build_shard

@@ -21,7 +21,7 @@ from dataprep.faults import STEPS
 from dataprep.images import Refusal
 from dataprep.lock import Lock
 from dataprep.options import Budget
-from dataprep.plan import PlannedItem
+from dataprep.plan_store import PlannedItem
 from dataprep.reading import Wanted, read_ahead
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 

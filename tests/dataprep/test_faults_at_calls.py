@@ -12,7 +12,7 @@ import pytest
 from dataprep import disk, pipeline, target
 from dataprep.errors import DataprepError, TryLater
 from dataprep.item import ClosedFolder
-from dataprep.plan import Plan
+from dataprep.plan_store import Plan
 from dataprep.sources.closed import check_passing
 from dataprep.workdir import Workdir
 from schemas.files import files_below, listing

@@ -214,14 +214,14 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
-    with pytest.raises(DataRefused, match=r"1 of 41 files were refused \(1 empty\), more than --max-rejects 1% allows"):
+    with pytest.raises(DataRefused, match=r"1 of 41 files was refused \(1 empty\), more than --max-rejects 1% allows"):
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
     with pytest.raises(ContractError) as unsealed:
         load_dataset(out)
     assert str(unsealed.value) == (
-        f"{out} is not sealed: its job was refused: 1 of 41 files were refused (1 empty), more than --max-rejects 1% "
+        f"{out} is not sealed: its job was refused: 1 of 41 files was refused (1 empty), more than --max-rejects 1% "
         f"allows (the same command with a larger --max-rejects seals what was built). The refused files are listed in "
         f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
     )
@@ -242,7 +242,7 @@ def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files:
 
 
 def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(DataRefused, match="none of 1 files could be written"):
+    with pytest.raises(DataRefused, match="none of the 1 file could be written"):
         shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dataprep import terminal
 from dataprep.mindrecord.format import Geometry
-from dataprep.plan import PlannedShard
+from dataprep.plan_store import PlannedShard
 from dataprep.receipt import Moments, Receipt
 from dataprep.terminal import TerminalProgress
 from schemas.dataset import Shard

@@ -77,7 +77,7 @@ def test_labels_that_name_a_class_pass(stripes: Path) -> None:
 @pytest.mark.parametrize("label", [3, -1])
 def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 1, 2, label]})
-    with pytest.raises(ContractError, match=rf"1 labels outside 0\.\.2, for example {label}"):
+    with pytest.raises(ContractError, match=rf"1 label outside 0\.\.2, for example {label}"):
         data.check_labels(folder, load_dataset(folder), "train")
 
 
