@@ -24,7 +24,7 @@ RECIPE = '''"""A recipe with an operator in Python, as users write them."""
 import numpy as np
 from mindspore.dataset import vision
 
-from trainer.recipes import Recipe, central_crop, random_crop
+from trainer.feed.recipes import Recipe, central_crop, random_crop
 
 
 def median(image):

@@ -11,7 +11,7 @@ def main() -> None:
     shadows = _load_shadows()
     _refuse(shadows.obstacle("schemas", "dataprep"))
     try:
-        from dataprep.cli import main as run
+        from dataprep.cli.commands import main as run
 
         _refuse(shadows.loaded())
         run(prog_name="dataprep")

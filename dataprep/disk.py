@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dataprep.errors import DataprepError, TryLater
-from dataprep.memory import is_shortage
 from schemas.errors import PASSING_ERRORS
-from schemas.sqlite_errors import disk_error
+from schemas.process.memory import is_shortage
+from schemas.storage.sqlite_errors import disk_error
 
 # Whatever file they are met at, they say nothing of its disk: a signal came, or too many files are open.
 OWN_ERRORS = frozenset({errno.EINTR, errno.EMFILE, errno.ENFILE})

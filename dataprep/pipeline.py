@@ -9,14 +9,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from dataprep import duplicates
-from dataprep.absence import Presence, look_again, watch
-from dataprep.build import Built, build_missing, worker_count
+from dataprep.build.absence import Presence, look_again, watch
+from dataprep.build.engines import check_engine
+from dataprep.build.progress import Progress
+from dataprep.build.scheduler import Built, build_missing, worker_count
+from dataprep.build.software import software
+from dataprep.build.workdir import Workdir
 from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
-from dataprep.duplicates import Duplicate
-from dataprep.engines import check_engine
 from dataprep.errors import SourceEmpty, TryLater
-from dataprep.existing import (
+from dataprep.items import ClosedFolder, Found
+from dataprep.job import duplicates
+from dataprep.job.duplicates import Duplicate
+from dataprep.job.existing_set import (
     NOTHING,
     Existing,
     check_present,
@@ -31,18 +35,7 @@ from dataprep.existing import (
     still_sealed,
     unfinished,
 )
-from dataprep.item import ClosedFolder, Found
-from dataprep.keys import portable_path
-from dataprep.options import ShardOptions
-from dataprep.plan import make_plan
-from dataprep.plan_store import Plan
-from dataprep.progress import Progress
-from dataprep.seal import seal
-from dataprep.software import software
-from dataprep.sources import SOURCES, detect_layout
-from dataprep.sources.closed import check_passing, refuse_closed
-from dataprep.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
-from dataprep.target import (
+from dataprep.job.preflight import (
     check_inputs,
     check_options,
     check_schema,
@@ -51,7 +44,14 @@ from dataprep.target import (
     completed,
     is_planned_path,
 )
-from dataprep.workdir import Workdir
+from dataprep.job.seal import seal
+from dataprep.job.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
+from dataprep.keys import portable_path
+from dataprep.options import ShardOptions
+from dataprep.plan.planner import make_plan
+from dataprep.plan.store import Plan
+from dataprep.sources import SOURCES, detect_layout
+from dataprep.sources.closed import check_passing, refuse_closed
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 

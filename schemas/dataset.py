@@ -16,7 +16,7 @@ from schemas import layout
 from schemas.errors import PASSING_ERRORS, ContractError, MissingFolder
 from schemas.parse import loads, only, take, take_all
 from schemas.record import RecordSchema
-from schemas.regular_file import open_regular
+from schemas.storage.regular_file import open_regular
 
 FORMAT = "mindrecord-dataset"
 VERSION = 1

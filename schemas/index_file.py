@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import ContractError
-from schemas.sqlite_errors import disk_error, open_unchanging
+from schemas.storage.sqlite_errors import disk_error, open_unchanging
 
 _TABLES = ("INDEXES", "SHARD_NAME")
 # SQLite does not say which error of the system it met.

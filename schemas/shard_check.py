@@ -17,7 +17,7 @@ from schemas.index_file import open_index
 from schemas.layout import index_name
 from schemas.parse import take, take_all
 from schemas.record import RecordSchema
-from schemas.regular_file import open_regular
+from schemas.storage.regular_file import open_regular
 
 VERSION = "3.0"
 _PREFIX = struct.Struct("<Q")  # length of the header, and of each row

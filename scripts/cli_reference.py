@@ -32,8 +32,8 @@ in `~/.bashrc`; `zsh_source` and `fish_source` are for the other two.
 def reference() -> str:
     """The text of docs/cli.md."""
     sys.path.insert(0, str(ROOT))
-    from dataprep.cli import main as dataprep
-    from trainer.cli import cli as trainer
+    from dataprep.cli.commands import main as dataprep
+    from trainer.cli.commands import cli as trainer
 
     return "\n".join([HEAD, *(_program(name, group) for name, group in (("dataprep", dataprep), ("trainer", trainer)))])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainer.kernels import decide_kernels, this_processor, use_kernels
+from trainer.device.kernels import decide_kernels, this_processor, use_kernels
 
 use_kernels(decide_kernels(this_processor()))  # before any test's first operator: oneDNN looks once a process
 

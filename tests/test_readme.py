@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.sample import draw_sample
+from dataprep.tools.sample import draw_sample
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -11,7 +11,7 @@ def main() -> None:
     shadows = _load_shadows()
     _refuse(shadows.obstacle("schemas", "trainer"))
     try:
-        from trainer.cli import main as run
+        from trainer.cli.commands import main as run
 
         _refuse(shadows.loaded())
         run()

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-from schemas.stop_signals import exit_code
+from schemas.process.stop_signals import exit_code
 
 NO_RESUME = "a run of several ranks cannot go on where it stopped"
 

@@ -10,27 +10,22 @@ from mindspore.train import Model
 
 from schemas.counting import many
 from schemas.errors import ContractError
-from trainer.assemble import network_and_step
-from trainer.autotune import keep_finding, only_so_far
-from trainer.beginning import check_beginning
-from trainer.callbacks import Course, EpochEnd, StepNumbers, Watch
+from trainer.cli.progress import Progress, Silent
 from trainer.config import RunConfig
-from trainer.data import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
-from trainer.device import apply, this_machine
+from trainer.device.context import apply, this_machine
+from trainer.device.precision import overflow_advice
+from trainer.device.sink import rounds
+from trainer.doctor.verdict import SUNK, judge_wait, what_limited
 from trainer.errors import Interrupted, TrainerError
-from trainer.evaluate import evaluate_network
-from trainer.keeper import Keeper
-from trainer.lineage import foreign_label, undecodable, write_report
-from trainer.logs import log_callbacks
-from trainer.meter import Meter, share_of_waiting
-from trainer.objective import Scores
-from trainer.optim import cosine_with_warmup
-from trainer.plan import RunPlan, check_files, plan_run
-from trainer.precision import overflow_advice
-from trainer.progress import Progress, Silent
-from trainer.ranks import average_statistics, sum_scores
-from trainer.result import TrainResult, warn_of_skipped
-from trainer.runfolder import (
+from trainer.evaluation.evaluate import evaluate_network
+from trainer.feed.autotune import keep_finding, only_so_far
+from trainer.feed.pipeline import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
+from trainer.nn.all_reduce import average_statistics, sum_scores
+from trainer.nn.optimizer import cosine_with_warmup
+from trainer.nn.tasks.classification import Scores
+from trainer.plan.preflight import check_beginning
+from trainer.plan.run_plan import RunPlan, check_files, plan_run
+from trainer.runs.folder import (
     BEST,
     CONFIG,
     LAST,
@@ -42,11 +37,16 @@ from trainer.runfolder import (
     throw_away_folder,
     write_whole,
 )
+from trainer.runs.history import begun_with, note_start
+from trainer.runs.result import TrainResult, warn_of_skipped
+from trainer.runs.state import RunState
 from trainer.signals import StopSignals
-from trainer.sinking import rounds
-from trainer.starts import begun_with, note_start
-from trainer.state import RunState
-from trainer.verdict import SUNK, judge_wait, what_limited
+from trainer.training.assemble import network_and_step
+from trainer.training.callbacks import Course, EpochEnd, StepNumbers, Watch
+from trainer.training.checkpointing import Keeper
+from trainer.training.lineage import foreign_label, undecodable, write_report
+from trainer.training.logs import log_callbacks
+from trainer.training.meter import Meter, share_of_waiting
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:

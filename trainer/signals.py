@@ -5,14 +5,14 @@ import signal
 import threading
 from collections.abc import Callable
 
-from schemas.stop_signals import exit_code, stop_signals
+from schemas.process.stop_signals import exit_code, stop_signals
 from trainer.errors import Interrupted
 
 
 class StopSignals:
     """Context in which the first stop signal is noted in `signum`, and a second one ends the process at once.
 
-    schemas.stop_signals lists them.
+    schemas.process.stop_signals lists them.
 
     A thread waits for the signals, which are blocked everywhere else. A handler would not do: each run of a graph
     installs MindSpore's own, which turns SIGINT into SIGTERM (measured on 2.10). Enter it before MindSpore and NumPy

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.peers.tiny import CLASSES, VARIANTS, jpegs
+from dataprep.build.row_digests import stored_digest
+from dataprep.build.workdir import save_row_digests, write_whole
+from dataprep.build.worker import describe_shard
 from dataprep.mindrecord import ShardWriter
 from dataprep.mindrecord.format import HEADER_SIZES, PAGE_SIZES, PREFIX, Geometry
-from dataprep.row_digests import stored_digest
-from dataprep.salvage import salvage
-from dataprep.verify import verify
-from dataprep.workdir import save_row_digests, write_whole
-from dataprep.worker import describe_shard
+from dataprep.tools.salvage import salvage
+from dataprep.tools.verify import verify
 from schemas.dataset import Dataset, Split
 from schemas.layout import DATASET, DUPLICATES, REJECTS, ROW_DIGESTS, index_name
 from schemas.record import load_schema

@@ -15,9 +15,9 @@ def main() -> None:
     import mindspore.dataset as ds
 
     from trainer.config import RunConfig
-    from trainer.data import check_labels, train_batches
-    from trainer.device import apply, this_machine
-    from trainer.plan import RunPlan, check_files, plan_run
+    from trainer.device.context import apply, this_machine
+    from trainer.feed.pipeline import check_labels, train_batches
+    from trainer.plan.run_plan import RunPlan, check_files, plan_run
 
     def ours(plan: RunPlan) -> Any:
         check_files(plan.folder, plan.dataset, "train", plan.config.full_check)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.peers.folder import started, tell
-from dataprep.item import Folder, Found, Item
+from dataprep.items import Folder, Found, Item
 from dataprep.options import ShardOptions
-from dataprep.plan import make_plan
+from dataprep.plan.planner import make_plan
 
 CLASSES = 1000
 MEAN_BYTES = 100_000

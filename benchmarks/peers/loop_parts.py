@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.peers.folder import started, tell
 from trainer.config import RunConfig
-from trainer.plan import RunPlan
+from trainer.plan.run_plan import RunPlan
 
 EPOCHS = 2  # the first one compiles and warms up
 SECONDS = 15.0  # of a half
@@ -18,7 +18,7 @@ SECONDS = 15.0  # of a half
 
 def half(plan: RunPlan, kind: str) -> dict[str, float]:
     """What `trainer doctor` measures: batches that nobody uses, or the step on one batch again and again."""
-    from trainer.stages import Trainee, feeding, measure, pipeline_part, step_part
+    from trainer.doctor.stages import Trainee, feeding, measure, pipeline_part, step_part
 
     part = pipeline_part("feed", plan, feeding) if kind == "feed" else step_part("step", Trainee(plan, Path.cwd()))
     turn = measure(part, SECONDS, lambda: None)
@@ -27,9 +27,9 @@ def half(plan: RunPlan, kind: str) -> dict[str, float]:
 
 def loop(plan: RunPlan) -> dict[str, float]:
     """`trainer run` with all that it does around a step; by what it wrote of its last epoch."""
+    from trainer.cli.progress import make_progress
     from trainer.loop import train
-    from trainer.progress import make_progress
-    from trainer.runfolder import METRICS
+    from trainer.runs.folder import METRICS
     from trainer.signals import StopSignals
 
     began = time.process_time()
@@ -48,8 +48,8 @@ def main() -> None:
     """Time one part."""
     import mindspore  # noqa: F401 - part of the start-up
 
-    from trainer.device import apply, this_machine
-    from trainer.plan import plan_run
+    from trainer.device.context import apply, this_machine
+    from trainer.plan.run_plan import plan_run
 
     begun = started()
     folder, out, kind, model, side, workers = sys.argv[1:]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from dataprep import place
+from dataprep.build.worker import describe_shard
 from dataprep.mindrecord import ShardWriter
-from dataprep.worker import describe_shard
+from dataprep.plan import sizes
 from schemas.dataset import Dataset, Shard, Split
 from schemas.layout import DATASET, shard_name
 from schemas.record import load_schema
@@ -41,7 +41,7 @@ def make_rows(folder: Path, count: int) -> None:
     """A sealed set of `count` rows, with the shards and pages that `dataprep shard` would choose."""
     folder.mkdir()
     size = sum(map(len, jpegs(VARIANTS))) // VARIANTS * count
-    shards = place.shard_count(size, size, place.shard_size(size), None)
+    shards = sizes.shard_count(size, size, sizes.shard_size(size), None)
     bounds = [count * number // shards for number in range(shards + 1)]
     with ProcessPoolExecutor() as pool:
         made = list(pool.map(_shard, *zip(*((folder, bounds, number) for number in range(shards)), strict=True)))
@@ -65,7 +65,7 @@ def _shard(folder: Path, bounds: list[int], number: int) -> Shard:
     count = len(bounds) - 1
     names = [shard_name("train", each, count) for each in range(count)]
     rows = bounds[1]
-    geometry = place.geometry(rows * (len(images[0]) + place.ROW_OVERHEAD), max(map(len, images)), count)
+    geometry = sizes.geometry(rows * (len(images[0]) + sizes.ROW_OVERHEAD), max(map(len, images)), count)
     with ShardWriter(folder, names, number, load_schema("classification"), geometry) as writer:
         for row in range(bounds[number], bounds[number + 1]):
             label = row % CLASSES

@@ -11,9 +11,9 @@ from benchmarks.peers.folder import BATCH
 def main() -> None:
     """Read an epoch, as `trainer run --recipe imagenet --batch-size 64` does."""
     from trainer.config import RunConfig
-    from trainer.data import train_batches
-    from trainer.device import apply, this_machine
-    from trainer.plan import plan_run
+    from trainer.device.context import apply, this_machine
+    from trainer.feed.pipeline import train_batches
+    from trainer.plan.run_plan import plan_run
 
     def batches() -> Iterable[Any]:
         plan = plan_run(RunConfig(sys.argv[1], recipe="imagenet", batch_size=BATCH), this_machine("CPU"))

@@ -4,7 +4,7 @@ import re
 
 from dataprep.images.check import image_size, normalise
 from dataprep.images.policy import Picture, Policy, Refusal
-from dataprep.memory import BYTES_PER_PIXEL, FIXED_BYTES, has_room
+from schemas.process.memory import BYTES_PER_PIXEL, FIXED_BYTES, has_room
 
 _FILE_FACTOR = 4
 # An allocation that fails although so much is free is the fault of a header that announces absurd sizes.

@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image, ImageCms, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
-from dataprep.images.chain import Chain
 from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
+from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.policy import Notes, Picture, Policy, Refusal
-from dataprep.images.tiff.messages import CodecMessages
-from dataprep.memory import demand_room
+from schemas.process.memory import demand_room
 
 ANGLES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

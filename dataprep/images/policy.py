@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from dataprep.images.jpeg import jpeg_pixels
+from dataprep.images.formats.jpeg import jpeg_pixels
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dataprep.errors import DataprepError
 from dataprep.images import Refusal, glimpse, keep_decoders_single
-from schemas.host import usable_cores
+from schemas.process.host import usable_cores
 
 MAX_PIXELS = 64_000_000
 MAX_BYTES = 64 << 20

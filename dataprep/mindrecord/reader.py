@@ -12,7 +12,7 @@ from dataprep.mindrecord.rows import RowCodec
 from schemas.errors import PASSING_ERRORS, ContractError
 from schemas.parse import loads, take, take_all
 from schemas.record import Field, RecordSchema
-from schemas.regular_file import open_regular
+from schemas.storage.regular_file import open_regular
 
 Stored = tuple[bytes, bytes]  # blob and raw part of a row, without their length prefixes
 Span = tuple[Page, int, int]  # page, start and end of a part of a row within it, prefix included

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.build.workdir import write_output
 from dataprep.disk import disk_errors
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
@@ -15,7 +16,6 @@ from dataprep.report.page import need, render, shorten
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
 from dataprep.report.survey import Survey, Tell, look
-from dataprep.workdir import write_output
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT

@@ -11,7 +11,7 @@ from typing import Any
 
 from dataprep.errors import DataprepError
 from dataprep.options import ShardOptions
-from dataprep.plan_store import Plan
+from dataprep.plan.store import Plan
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 

@@ -9,13 +9,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dataprep.build.receipt import noted_rows
+from dataprep.build.workdir import rows_file
 from dataprep.images import image_size
-from dataprep.images.jpeg import JPEG_MAGIC
+from dataprep.images.formats.jpeg import JPEG_MAGIC
 from dataprep.images.thumbnails import Sheet
 from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index
-from dataprep.receipt import noted_rows
-from dataprep.workdir import rows_file
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 

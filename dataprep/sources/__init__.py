@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dataprep.item import Found
+from dataprep.items import Found
 from dataprep.sources import class_folders, split_folders
 from dataprep.sources.detect import detect_layout
 from dataprep.sources.walk import WalkOptions

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.item import ClosedFolder, Folder, Found, Ignored, Notice
+from dataprep.items import ClosedFolder, Folder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
 from dataprep.sources.walk import LINK, Tree, WalkOptions, ancestors, has_image_name, walk
 from schemas.counting import many

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataRefused, TryLater, WrongUsage
-from dataprep.item import ClosedFolder
+from dataprep.items import ClosedFolder
 from dataprep.sources.ignore import pattern_of
 from schemas.counting import many
 from schemas.errors import PASSING_ERRORS

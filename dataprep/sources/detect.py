@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from dataprep.errors import DataprepError, SourceEmpty
-from dataprep.item import ClosedFolder
+from dataprep.items import ClosedFolder
 from dataprep.keys import path_to_key
 from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.sources.ignore import pattern_of

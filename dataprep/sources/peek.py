@@ -6,8 +6,8 @@ import threading
 
 from dataprep.disk import OWN_ERRORS
 from dataprep.images.signatures import looks_like_image
-from dataprep.memory import demand_threads, is_shortage
 from schemas.errors import PASSING_ERRORS
+from schemas.process.memory import demand_threads, is_shortage
 
 PEEK_S = 60.0
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dataprep.errors import DataprepError
-from dataprep.item import ClosedFolder, Found, Ignored, Notice
+from dataprep.items import ClosedFolder, Found, Ignored, Notice
 from dataprep.keys import path_to_key
 from dataprep.sources.class_folders import scan_below
 from dataprep.sources.walk import Tree, WalkOptions

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.disk import OWN_ERRORS
-from dataprep.item import ClosedFolder, Found, Ignored, Item, Notice, Reject, size_and_time
+from dataprep.items import ClosedFolder, Found, Ignored, Item, Notice, Reject, size_and_time
 from dataprep.keys import decode_name, encode_name, path_to_key
-from dataprep.memory import is_shortage
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
-from schemas.system_names import system_rule
+from schemas.images.system_names import system_rule
+from schemas.process.memory import is_shortage
 
 _IMAGE_NAMES = frozenset(
     f".{extension}"

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from dataprep import pipeline, reading, worker
-from dataprep.absence import Presence
+from dataprep import pipeline
+from dataprep.build import read_ahead, worker
+from dataprep.build.absence import Presence
 from dataprep.errors import DataprepError, TryLater
 from dataprep.images import Refusal
 from dataprep.options import Budget
@@ -158,7 +159,7 @@ def test_files_that_come_back_before_the_seal_are_read_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ) -> None:
     whole = calm(raw)
-    original = reading.read_item
+    original = read_ahead.read_item
     missed = iter(range(7))  # so many reads find the file gone, and SOURCE is back when it is asked for
 
     def flaky(*args: Any) -> bytes:
@@ -166,7 +167,7 @@ def test_files_that_come_back_before_the_seal_are_read_again(
             raise refusal
         return original(*args)
 
-    monkeypatch.setattr(reading, "read_item", flaky)
+    monkeypatch.setattr(read_ahead, "read_item", flaky)
     assert pipeline.shard(raw, tmp_path / "out", OPTIONS, Silent()).rejected == {}
     assert digests(tmp_path / "out") == whole
 
@@ -230,7 +231,7 @@ def test_a_scan_during_which_source_goes_away_makes_no_plan(raw: Path, tmp_path:
 def test_a_file_that_a_scan_misses_for_a_moment_makes_no_plan(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataprep.item import Reject
+    from dataprep.items import Reject
     from dataprep.sources import SOURCES
 
     monkeypatch.setitem(SOURCES, "classes", lambda *_: iter([Reject("cat/01.png", "vanished", "x")]))

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from dataprep import build, prover, worker
+from dataprep.build import scheduler, worker
+from dataprep.build.decode_check import supervisor
 from dataprep.errors import DataprepError
 from dataprep.options import Budget
-from dataprep.verify import verify
+from dataprep.tools.verify import verify
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
@@ -97,12 +98,12 @@ for line in sys.stdin:
 def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that dies, hangs or lies by the name of a file: what real decoders do by its content."""
     (tmp_path / "fake.py").write_text(FAKE)
-    original = prover.Prover.__init__
+    original = supervisor.Prover.__init__
 
-    def start(self: prover.Prover, *args: Any) -> None:
+    def start(self: supervisor.Prover, *args: Any) -> None:
         original(self, *args, command=(sys.executable, str(tmp_path / "fake.py")))
 
-    monkeypatch.setattr(prover.Prover, "__init__", start)
+    monkeypatch.setattr(supervisor.Prover, "__init__", start)
 
 
 @pytest.mark.usefixtures("fake_decoder")
@@ -127,8 +128,8 @@ def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path
 
 
 def test_a_decoder_that_cannot_start_is_said(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = prover.Prover.__init__
-    monkeypatch.setattr(prover.Prover, "__init__", lambda self, *args: original(self, *args, command=("false",)))
+    original = supervisor.Prover.__init__
+    monkeypatch.setattr(supervisor.Prover, "__init__", lambda self, *args: original(self, *args, command=("false",)))
     with pytest.raises(DataprepError, match="MindSpore cannot be started to prove the shards"):
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
 
@@ -156,7 +157,7 @@ def die_once(task: Any) -> Any:
 
 def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
-    monkeypatch.setattr(build, "build_shard", die_over)
+    monkeypatch.setattr(scheduler, "build_shard", die_over)
     with pytest.raises(DataprepError, match=r"2 worker processes were killed .* over 'cat/large\.jpg'"):
         shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
 
@@ -165,7 +166,7 @@ def test_a_shard_whose_worker_died_once_is_built_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard(raw, tmp_path / "calm", num_shards=4)
-    monkeypatch.setattr(build, "build_shard", die_once)
+    monkeypatch.setattr(scheduler, "build_shard", die_once)
     shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
     assert digests(tmp_path / "out") == digests(tmp_path / "calm")
 
@@ -184,4 +185,4 @@ def broken_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("lost")
         yield
 
-    monkeypatch.setitem(build.ENGINES, "broken", broken)
+    monkeypatch.setitem(scheduler.ENGINES, "broken", broken)

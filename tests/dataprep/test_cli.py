@@ -12,10 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from dataprep.cli import SEALED, main
-from dataprep.cli import shard as shard_command
+from dataprep.cli.commands import SEALED, main
+from dataprep.cli.commands import shard as shard_command
+from dataprep.cli.options import BudgetType, Size
 from dataprep.options import ShardOptions
-from dataprep.params import BudgetType, Size
 
 
 def run(*args: Any) -> Result:
@@ -87,7 +87,7 @@ def test_a_mistake_is_one_sentence_and_an_exit_code(
 
 
 def test_a_held_target_says_try_again_later(raw: Path, tmp_path: Path) -> None:
-    from dataprep.workdir import Workdir
+    from dataprep.build.workdir import Workdir
 
     with Workdir(tmp_path / "out"):
         result = shard(raw, tmp_path / "out")
@@ -194,7 +194,7 @@ def test_every_command_has_help_that_ends_with_an_example(command: str) -> None:
 
 def test_help_imports_neither_mindspore_nor_numpy_nor_pillow() -> None:
     code = (
-        "import sys\nfrom dataprep.cli import main\n"
+        "import sys\nfrom dataprep.cli.commands import main\n"
         "for args in (['--help'], ['shard', '--help']):\n"
         "    try: main(args)\n    except SystemExit: pass\n"
         "sys.exit(bool({'mindspore', 'numpy', 'PIL'} & set(sys.modules)))"

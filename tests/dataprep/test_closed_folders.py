@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError, DataRefused, TryLater, WrongUsage
+from dataprep.job.dry_run import preview
 from dataprep.options import Budget
-from dataprep.preview import preview
 from tests.dataprep.conftest import QUICK, Silent, shard
 from tests.dataprep.test_sources import ClosedScandir
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.images.complaints import complaints
-from dataprep.images.jpeg_rewrite import bare_jpeg, read_to_end
+from dataprep.build.decode_check.complaints import complaints
+from dataprep.images.formats.jpeg_rewrite import bare_jpeg, read_to_end
 from dataprep.options import Budget
 from schemas.dataset import load_dataset
 from tests.dataprep.conftest import Files, encoded, picture, shard

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from dataprep.cli import main
+from dataprep.cli.commands import main
 from dataprep.images import Picture, Policy, Refusal, normalise
 from tests.dataprep.conftest import encoded
-from trainer.picture import Unreadable, read_picture
+from trainer.feed.picture import Unreadable, read_picture
 
 RAMP = np.tile(np.linspace(0, 1, 64), (4, 1))
 TWELVE = (RAMP * 4095).astype(np.uint16)

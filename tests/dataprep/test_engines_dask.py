@@ -17,16 +17,17 @@ import distributed
 import pytest
 from click.testing import CliRunner
 
-from dataprep import build, proof, worker
-from dataprep.build import _tasks
-from dataprep.cli import main
-from dataprep.engines import dask as engine
-from dataprep.engines.dask import Ground, Unfit, _check_workers, probe
+from dataprep.build import scheduler, worker
+from dataprep.build.decode_check import dispatch
+from dataprep.build.engines import dask as engine
+from dataprep.build.engines.dask import Ground, Unfit, _check_workers, probe
+from dataprep.build.scheduler import _tasks
+from dataprep.build.software import software
+from dataprep.build.workdir import Workdir
+from dataprep.build.worker import build_shard
+from dataprep.cli.commands import main
 from dataprep.errors import DataprepError, TryLater
-from dataprep.plan_store import Plan
-from dataprep.software import software
-from dataprep.workdir import Workdir
-from dataprep.worker import build_shard
+from dataprep.plan.store import Plan
 from tests.dataprep.conftest import QUICK, digests, picture, shard
 from tests.dataprep.test_build import die_over
 
@@ -111,7 +112,7 @@ def test_a_cluster_proves_what_it_builds(raw: Path, tmp_path: Path, cluster: Clu
 
 
 def _has_child() -> bool:
-    return proof._child is not None
+    return dispatch._child is not None
 
 
 @pytest.mark.slow
@@ -181,7 +182,7 @@ def stop_once(task: Any) -> Any:
 def test_a_worker_that_wakes_after_its_task_was_given_to_another_changes_nothing(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "build_shard", stop_once)
+    monkeypatch.setattr(scheduler, "build_shard", stop_once)
     out = tmp_path / "out"
     started = cluster.workers(2)
     cluster.await_workers(2)
@@ -214,7 +215,7 @@ def test_a_file_that_kills_workers_again_and_again_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
-    monkeypatch.setattr(build, "build_shard", die_over)
+    monkeypatch.setattr(scheduler, "build_shard", die_over)
     cluster = Cluster(tmp_path, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
     try:
         cluster.workers(2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dataprep import pipeline
-from dataprep.engines import local
+from dataprep.build.engines import local
 from tests.dataprep.conftest import QUICK, Silent, digests, shard
 
 

@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dataprep import pipeline, swap
-from dataprep.cli import main
+from dataprep import pipeline
+from dataprep.build.kill_points import STEPS, SWAP_STEPS
+from dataprep.build.lock import Lock
+from dataprep.cli.commands import main
 from dataprep.errors import DataprepError, TryLater
-from dataprep.existing import Existing
-from dataprep.faults import STEPS, SWAP_STEPS
-from dataprep.lock import Lock
-from dataprep.opening import open_set
+from dataprep.job import swap
+from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
-from dataprep.verify import verify
+from dataprep.tools.record_set import open_set
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard

@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from dataprep import lock, pipeline, reading, workdir
+from dataprep import pipeline
+from dataprep.build import lock, read_ahead, workdir
+from dataprep.build.kill_points import STEPS
+from dataprep.build.lock import Lock
+from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.errors import DataprepError, TryLater
-from dataprep.existing import Existing
-from dataprep.faults import STEPS
 from dataprep.images import Refusal
-from dataprep.lock import Lock
+from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
-from dataprep.plan_store import PlannedItem
-from dataprep.reading import Wanted, read_ahead
+from dataprep.plan.store import PlannedItem
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
@@ -128,7 +129,7 @@ def test_a_target_that_cannot_be_written_is_said(raw: Path, tmp_path: Path) -> N
 
 
 def test_the_lock_of_a_dead_holder_on_this_machine_is_taken_over(tmp_path: Path) -> None:
-    code = "import sys, os\nfrom dataprep.lock import Lock\nfrom pathlib import Path\n"
+    code = "import sys, os\nfrom dataprep.build.lock import Lock\nfrom pathlib import Path\n"
     code += "Lock(Path(sys.argv[1])).__enter__()\nos.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")])
     assert json.loads((tmp_path / "lock").read_text())["pid"] > 0
@@ -220,12 +221,12 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
     import threading
 
     stalled = threading.Event()
-    original = reading.read_item
+    original = read_ahead.read_item
 
     def slow_or_read(path: str, *rest: Any) -> Any:
         return stalled.wait() if path == "slow" else original(path, *rest)
 
-    monkeypatch.setattr(reading, "read_item", slow_or_read)
+    monkeypatch.setattr(read_ahead, "read_item", slow_or_read)
     (tmp_path / "fast").write_bytes(b"x")
     item = PlannedItem("k", 0, 1, (tmp_path / "fast").stat().st_mtime_ns)
     fast = Wanted(str(tmp_path / "fast"), item, 10)
@@ -244,8 +245,8 @@ def test_reading_ahead_is_bounded_by_bytes_and_by_files(tmp_path: Path, monkeypa
         for taken in range(1, 101):  # noqa: B007  counted for the test
             yield Wanted("x", PlannedItem("k", 0, size, 0), 1 << 40)
 
-    monkeypatch.setattr(reading, "read_item", lambda *_: b"x")
-    for size, ahead in ((1, reading.READ_AHEAD_FILES), (reading.READ_AHEAD_BYTES, 1)):
+    monkeypatch.setattr(read_ahead, "read_item", lambda *_: b"x")
+    for size, ahead in ((1, read_ahead.READ_AHEAD_FILES), (read_ahead.READ_AHEAD_BYTES, 1)):
         next(read_ahead(wanted(size), 60.0))
         assert taken == ahead
 
@@ -256,7 +257,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "open", deny)
     with pytest.raises(Refusal, match="permission_denied"):
-        reading.read_item("x", PlannedItem("k", 0, 1, 0), 10)
+        read_ahead.read_item("x", PlannedItem("k", 0, 1, 0), 10)
 
 
 def test_files_get_the_group_of_the_folder(raw: Path, tmp_path: Path) -> None:

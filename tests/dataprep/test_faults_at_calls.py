@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from dataprep import disk, pipeline, target
+from dataprep import disk, pipeline
+from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, TryLater
-from dataprep.item import ClosedFolder
-from dataprep.plan_store import Plan
+from dataprep.items import ClosedFolder
+from dataprep.job import preflight
+from dataprep.plan.store import Plan
 from dataprep.sources.closed import check_passing
-from dataprep.workdir import Workdir
-from schemas.files import files_below, listing
-from schemas.sqlite_errors import disk_error
+from schemas.storage.files import files_below, listing
+from schemas.storage.sqlite_errors import disk_error
 from tests.dataprep.conftest import shard
 from tests.faults.__main__ import FAULTS
 from tests.faults.harness import Faults, NoCompiler
@@ -145,7 +146,7 @@ def test_a_file_system_that_does_not_tell_its_room_is_not_full(tmp_path: Path, m
 
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 0))
-    target.check_space(tmp_path, 1 << 40)
+    preflight.check_space(tmp_path, 1 << 40)
 
 
 def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from dataprep.images import Policy, Refusal, normalise
-from dataprep.images.tiff import listener
-from dataprep.images.tiff import messages as tiff_messages
+from dataprep.images.formats.tiff import listener
+from dataprep.images.formats.tiff import messages as tiff_messages
 from tests.dataprep.conftest import encoded
 from tests.dataprep.test_images import CASES
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.inspection import inspect
 from dataprep.mindrecord import ShardReader
-from dataprep.salvage import salvage
-from dataprep.verify import verify
+from dataprep.tools.inspect import inspect
+from dataprep.tools.salvage import salvage
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.dataprep.conftest import shard

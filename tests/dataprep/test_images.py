@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.images import Picture, Policy, Refusal, normalise
-from dataprep.images.jpeg import jpeg_chain
+from dataprep.images.formats.jpeg import jpeg_chain
 from dataprep.images.statistics import channel_moments
 from tests.dataprep.conftest import encoded
 

@@ -5,7 +5,7 @@ import pytest
 from mindspore.mindrecord import FileWriter
 
 from dataprep.errors import DataprepError
-from dataprep.inspection import inspect, read_key, read_row, save_image
+from dataprep.tools.inspect import inspect, read_key, read_row, save_image
 from schemas.errors import ContractError
 from tests.dataprep.conftest import Files, picture, shard
 

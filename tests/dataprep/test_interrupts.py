@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dataprep.interrupts import Interrupted, deferred, raise_on_signals
-from schemas.stop_signals import stop_signals
+from dataprep.build.interrupts import Interrupted, deferred, raise_on_signals
+from schemas.process.stop_signals import stop_signals
 
 
 @pytest.fixture(autouse=True)

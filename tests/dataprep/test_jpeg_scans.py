@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images.jpeg import jpeg_chain
-from dataprep.images.jpeg_scans import MOST_SCANS, ScanProblem, Scans
+from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.formats.jpeg_scans import MOST_SCANS, ScanProblem, Scans
 from tests.cases.make import ended, jpeg, scan_starts, without_scan
 from tests.dataprep.conftest import encoded
 

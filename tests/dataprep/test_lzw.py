@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images.lzw import LzwCount, count_lzw
+from dataprep.images.formats.lzw import LzwCount, count_lzw
 
 
 def tiff_strip(image: Image.Image) -> bytes:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from dataprep.native_stderr import MAX_BYTES, NativeStderr
+from schemas.process.native_stderr import MAX_BYTES, NativeStderr
 
 C = ctypes.CDLL(None)
 
@@ -31,7 +31,7 @@ def test_a_flood_is_cut_and_does_not_reach_the_next_call() -> None:
 
 SCRIPT = """
 import os, sys
-from dataprep.native_stderr import NativeStderr
+from schemas.process.native_stderr import NativeStderr
 if sys.argv[1] == "closed": os.close(2)
 for _ in range(3):
     with NativeStderr() as stderr:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from dataprep import build, pipeline, worker
+from dataprep import pipeline
+from dataprep.build import scheduler, worker
+from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, DataRefused, TryLater
 from dataprep.mindrecord import ShardReader
 from dataprep.options import Budget
-from dataprep.verify import verify
-from dataprep.workdir import Workdir
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
@@ -305,8 +306,8 @@ def test_pages_that_grow_end_alike_whichever_shard_asks_first(files: Files, tmp_
         contents[f"a/{number}.webp"] = encoded(image, "WEBP", quality=1)
     source = files(contents)
     shard(source, tmp_path / "a", val=0.0, num_shards=4)
-    original = build.missing_shards
-    monkeypatch.setattr(build, "missing_shards", lambda *args: original(*args)[::-1])
+    original = scheduler.missing_shards
+    monkeypatch.setattr(scheduler, "missing_shards", lambda *args: original(*args)[::-1])
     shard(source, tmp_path / "b", val=0.0, num_shards=4)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
@@ -403,7 +404,7 @@ def test_a_reject_of_the_scan_is_listed(raw: Path, tmp_path: Path) -> None:
 def test_build_shard_is_idempotent(sealed: Path, raw: Path) -> None:
     plan = pipeline.Plan.open(sealed / ".work" / "plan.sqlite")
     with Workdir(sealed) as work:
-        task = next(build._tasks(plan, work, QUICK, plan.shards))
+        task = next(scheduler._tasks(plan, work, QUICK, plan.shards))
         receipts = [worker.build_shard(task) for _ in range(2)]
     assert receipts[0].shard == receipts[1].shard
     assert receipts[0].rejects == [] == receipts[1].rejects

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep import place
 from dataprep.mindrecord.format import PAGE_SIZES
+from dataprep.plan import sizes as place
 
 GIB = 1 << 30
 

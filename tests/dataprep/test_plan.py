@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.item import Folder, Found, Ignored, Item, Reject
+from dataprep.items import Folder, Found, Ignored, Item, Reject
 from dataprep.options import ShardOptions
-from dataprep.plan import fill_plan
-from dataprep.plan_store import Plan
+from dataprep.plan.planner import fill_plan
+from dataprep.plan.store import Plan
 from dataprep.sources.class_folders import scan
 from dataprep.sources.walk import WalkOptions
 from tests.dataprep.conftest import Files, picture

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.existing import Existing
+from dataprep.job.dry_run import Preview, preview
+from dataprep.job.existing_set import Existing
 from dataprep.options import Budget, ShardOptions
-from dataprep.preview import Preview, preview
 from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dataprep import decoder_child
-from dataprep.decoder_child import DecoderChild, is_out_of_memory
+from dataprep.build.decode_check import child_process
+from dataprep.build.decode_check.child_process import DecoderChild, is_out_of_memory
+from dataprep.build.decode_check.supervisor import Prover, ShardFiles, Verdict
 from dataprep.errors import DataprepError, TryLater
-from dataprep.prover import Prover, ShardFiles, Verdict
 from schemas.record import load_schema
 from tests.dataprep.conftest import Files, digests, picture, shard
 
@@ -59,7 +59,7 @@ def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prove:
     """Proves a shard by children that act as given."""
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "started").mkdir()
-    monkeypatch.setattr(decoder_child, "START_S", 5.0)
+    monkeypatch.setattr(child_process, "START_S", 5.0)
 
     def run(*acts: str) -> Verdict:
         (tmp_path / "acts.json").write_text(json.dumps(acts))
@@ -120,7 +120,7 @@ def test_a_child_that_the_kernel_does_not_start_for_want_of_memory_is_said(
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    monkeypatch.setattr(decoder_child.subprocess, "Popen", refuse)
+    monkeypatch.setattr(child_process.subprocess, "Popen", refuse)
     with pytest.raises(TryLater, match="cannot be started"):
         Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5)
 
@@ -158,8 +158,8 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) 
 def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
     prove: Prove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoder_child, "START_S", 300.0)
-    monkeypatch.setattr(decoder_child, "STOPPED_S", 1.0)
+    monkeypatch.setattr(child_process, "START_S", 300.0)
+    monkeypatch.setattr(child_process, "STOPPED_S", 1.0)
     assert prove("stop@start", "fine") == Verdict()
     with pytest.raises(TryLater, match="the decode process was stopped, or waited for a disk, for 1 s"):
         prove("stop@start")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dataprep import quarantine
+from dataprep.cli.text import as_lines
 from dataprep.errors import DataRefused, TryLater
+from dataprep.job import quarantine
 from dataprep.options import Budget
-from dataprep.show import as_lines
 from tests.dataprep.conftest import shard
 
 ALLOWED = Budget(9, False)

@@ -7,9 +7,9 @@ import pytest
 
 from dataprep.errors import DataprepError
 from dataprep.mindrecord import ShardReader
-from dataprep.repair import repair
-from dataprep.salvage import salvage
-from dataprep.verify import verify
+from dataprep.tools.repair import repair
+from dataprep.tools.salvage import salvage
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from tests.dataprep.conftest import digests
 

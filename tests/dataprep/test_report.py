@@ -16,15 +16,15 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from dataprep import pipeline
-from dataprep.cli import main
+from dataprep.cli.commands import main
 from dataprep.errors import DataprepError
-from dataprep.existing import Existing
 from dataprep.images.thumbnails import Sheet, Thumbnailer, thumbnail
+from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.report import figures, report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
-from dataprep.verify import verify
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from dataprep.build.worker import describe_shard
 from dataprep.keys import path_to_key, printable
 from dataprep.mindrecord import ShardWriter
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import Budget
 from dataprep.report import report
-from dataprep.worker import describe_shard
 from schemas.dataset import Dataset, Split
 from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT
 from schemas.record import load_schema

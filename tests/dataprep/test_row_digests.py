@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dataprep import damage as damage_module
 from dataprep import pipeline
-from dataprep import salvage as salvage_module
-from dataprep import verify as verify_module
-from dataprep.cli import main
-from dataprep.existing import Existing
+from dataprep.cli.commands import main
+from dataprep.job.existing_set import Existing
 from dataprep.mindrecord import ShardReader
 from dataprep.options import Budget
-from dataprep.repair import repair
-from dataprep.salvage import salvage
-from dataprep.verify import verify
+from dataprep.tools import damage as damage_module
+from dataprep.tools import salvage as salvage_module
+from dataprep.tools import verify as verify_module
+from dataprep.tools.repair import repair
+from dataprep.tools.salvage import salvage
+from dataprep.tools.verify import verify
 from schemas.dataset import Dataset, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.sample import SHAPES, SIDES, draw_sample
+from dataprep.tools.sample import SHAPES, SIDES, draw_sample
 from tests.dataprep.conftest import shard
 
 

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from PIL import Image, features
 
-from dataprep import build, images, memory, worker
+from dataprep import images
+from dataprep.build import scheduler, worker
 from dataprep.errors import TryLater
 from dataprep.images import Policy, Refusal, check, decode, decoding
-from dataprep.memory import MemoryShortage, has_room, is_shortage
 from dataprep.options import Budget
 from dataprep.sources import peek
+from schemas.process import memory
+from schemas.process.memory import MemoryShortage, has_room, is_shortage
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
@@ -77,9 +79,7 @@ def test_a_sound_image_is_never_rejected_for_want_of_memory(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("detail", ["broken data stream when reading image file", "could not create decoder object"])
-def test_what_a_codec_says_is_believed_only_while_there_is_memory(
-    detail: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_codec_says_is_believed_only_while_there_is_memory(detail: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         try:
             raise OSError(detail)
@@ -170,9 +170,7 @@ def run_out(times: int, where: str) -> Any:
 LARGE = picture(77)
 
 
-def test_a_shard_that_met_a_shortage_is_built_again(
-    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_that_met_a_shortage_is_built_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(LARGE)
     shard(raw, tmp_path / "calm", num_shards=4)
     monkeypatch.setattr(worker, "decode", run_out(1, "once"))
@@ -239,7 +237,7 @@ def test_an_image_on_which_two_workers_have_spent_the_deadline_is_rejected(
 ) -> None:
     (raw / "cat" / "slow.jpg").write_bytes(SLOW)
     (raw / "dog" / "slow.jpg").write_bytes(SLOW)
-    monkeypatch.setattr(build, "build_shard", build_slowly)
+    monkeypatch.setattr(scheduler, "build_shard", build_slowly)
     options: dict[str, Any] = {"num_shards": 2, **ANY}
     summary = shard(raw, tmp_path / "out", engine="process", workers=2, deadline=0.3, **options)
     assert rejected(tmp_path / "out") == {"cat/slow.jpg": "decode_timeout", "dog/slow.jpg": "decode_timeout"}
@@ -317,7 +315,7 @@ def test_the_command_says_a_shortage_in_one_sentence(
     from click.testing import CliRunner
 
     from dataprep import pipeline
-    from dataprep.cli import main
+    from dataprep.cli.commands import main
 
     def fail(*_: Any) -> Any:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")

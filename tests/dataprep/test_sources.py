@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.item import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject, size_and_time
+from dataprep.items import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject, size_and_time
 from dataprep.sources import SOURCES, detect_layout
 from dataprep.sources.walk import WalkOptions
 from tests.dataprep.conftest import Files, picture

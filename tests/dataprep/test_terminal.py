@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dataprep import terminal
+from dataprep.build.receipt import Moments, Receipt
+from dataprep.cli import terminal
+from dataprep.cli.terminal import TerminalProgress
 from dataprep.mindrecord.format import Geometry
-from dataprep.plan_store import PlannedShard
-from dataprep.receipt import Moments, Receipt
-from dataprep.terminal import TerminalProgress
+from dataprep.plan.store import PlannedShard
 from schemas.dataset import Shard
 
 SHARDS = [PlannedShard(f"train.mindrecord{n}", "train", n, 100 * n, 100 * n + 99, 1) for n in range(2)]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.inspection import inspect
 from dataprep.mindrecord import ShardReader, ShardWriter
 from dataprep.mindrecord.format import Geometry
-from dataprep.verify import verify
+from dataprep.tools.inspect import inspect
+from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.record import load_schema

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.engines.local import process
+from dataprep.build.engines.local import process
 from dataprep.options import ShardOptions
 
 

@@ -15,10 +15,22 @@ from tests.dataprep.conftest import picture
 from tests.faults.harness import Ended, Faults, Point, complaints, copy, run_plainly
 
 MODULES = [
-    *("dataprep.cli", "dataprep.pipeline", "dataprep.preview", "dataprep.terminal", "dataprep.inspection"),
-    *("dataprep.verify", "dataprep.repair", "dataprep.report", "dataprep.report.page", "dataprep.report.figures"),
+    *(
+        "dataprep.cli.commands",
+        "dataprep.pipeline",
+        "dataprep.job.dry_run",
+        "dataprep.cli.terminal",
+        "dataprep.tools.inspect",
+    ),
+    *(
+        "dataprep.tools.verify",
+        "dataprep.tools.repair",
+        "dataprep.report",
+        "dataprep.report.page",
+        "dataprep.report.figures",
+    ),
 ]
-COMMAND = "dataprep.cli:main"
+COMMAND = "dataprep.cli.commands:main"
 PROGRAM = (sys.executable, "-m", "dataprep")
 JOB = ("--num-shards", "2", "--max-rejects", "9", "-q")  # with val: three shards
 SERIAL = ("--engine", "serial", "--prove", "off")

@@ -1,6 +1,6 @@
 """Starts a Python program thousands of times at the price of a fork: its modules are imported once.
 
-    with Server(library, ["dataprep.cli", "dataprep.pipeline"]) as server:
+    with Server(library, ["dataprep.cli.commands", "dataprep.pipeline"]) as server:
         faults = Faults(folder, server.launch)
 
 A command is then "module:function" and its arguments, instead of a program.

@@ -125,7 +125,7 @@ def _child(folder: Path, arguments: list[str], environment: dict[str, str]) -> N
         sys.argv = ["trainer", *arguments]
         os.environ.update(environment)
         ctypes.CDLL(None).faults_restart()
-        from trainer.cli import main
+        from trainer.cli.commands import main
 
         main()
     except SystemExit as left:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.files import give_group, sync
+from schemas.storage.files import give_group, sync
 
 
 def failing(number: int) -> object:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas import host
+from schemas.process import host
 
 GIB = 1 << 30
 AVAILABLE = "MemTotal: 99 kB\nMemAvailable:    8388608 kB\n"

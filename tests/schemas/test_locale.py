@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent.parent
 OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
 PROGRAM = """
 import os, sys
-from schemas.locale import use_utf8
-from schemas.streams import prepare_streams
+from schemas.process.locale import use_utf8
+from schemas.process.streams import prepare_streams
 prepare_streams()
 use_utf8()
 assert sys.getfilesystemencoding() == "utf-8" and "MINDSPORE_DATAPREP_TERMINAL" not in os.environ

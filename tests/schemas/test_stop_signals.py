@@ -1,6 +1,6 @@
 import signal
 
-from schemas.stop_signals import exit_code, stop_signals
+from schemas.process.stop_signals import exit_code, stop_signals
 
 
 def test_hang_up_stops_unless_it_is_ignored_as_under_nohup() -> None:

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 SAY = (
-    "from schemas.streams import prepare_streams, print_result\nimport sys\nprepare_streams()\n"
+    "from schemas.process.streams import prepare_streams, print_result\nimport sys\nprepare_streams()\n"
     "sys.stderr.write('progress\\n')\nkept = print_result('\\u732b 1.0')\nsys.exit(0 if kept else 1)\n"
 )
 

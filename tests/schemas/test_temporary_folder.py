@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas import temporary_folder
-from schemas.temporary_folder import temporary_folder_problem
+from schemas.process import temporary_folder
+from schemas.process.temporary_folder import temporary_folder_problem
 
 
 @pytest.fixture

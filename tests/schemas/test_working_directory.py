@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 CODE = (
-    "import os, sys\nfrom schemas.working_directory import directory_problem, leave_unusable_directory\n"
+    "import os, sys\nfrom schemas.process.working_directory import directory_problem, leave_unusable_directory\n"
     "os.chdir(sys.argv[1])\nif sys.argv[2] == 'gone': os.rmdir(sys.argv[1])\n"
     "leave_unusable_directory()\nprint(directory_problem('raw'), '|', directory_problem('/raw'), '|', os.getcwd())\n"
 )

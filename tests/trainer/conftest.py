@@ -16,7 +16,7 @@ from schemas.dataset import Dataset, PixelStats, Shard, Split, file_sha256, load
 from schemas.layout import DATASET, index_name, shard_name
 from schemas.record import load_schema
 from trainer.config import RunConfig
-from trainer.device import InEffect, Machine, apply, decide
+from trainer.device.context import InEffect, Machine, apply, decide
 
 CLASSES = ("across", "down", "plain")
 RUN_FILES = ["best.ckpt", "config.json", "curves.svg", "last.ckpt", "metrics.jsonl", "result.json"]
@@ -128,9 +128,9 @@ def untrained(tmp_path_factory: pytest.TempPathFactory, stripes: Path, cpu: InEf
     """A checkpoint of the model tiny with random weights, for the classes and pixels of `stripes`."""
     import mindspore
 
-    from trainer import checkpoint
-    from trainer.models.tiny import tiny
-    from trainer.plan import Pixels
+    from trainer.nn.models.tiny import tiny
+    from trainer.plan.run_plan import Pixels
+    from trainer.runs import checkpoint
 
     mindspore.set_seed(1)
     path = tmp_path_factory.mktemp("untrained") / "best.ckpt"

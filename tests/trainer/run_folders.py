@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 
 from trainer.config import RunConfig
-from trainer.decision import Decision
-from trainer.details import Details, picture_name, write_report
+from trainer.decisions import Decision
+from trainer.evaluation.details import Details, picture_name, write_report
 from trainer.report.evaluated import Evaluated
-from trainer.starts import Start
+from trainer.runs.history import Start
 
 STEPS = 10  # an epoch
 CONFIG = RunConfig("data/flowers", epochs=4, batch_size=16)

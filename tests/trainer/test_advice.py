@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from trainer.advice import conclude, expected_gain, for_the_loop, recommended
-from trainer.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
-from trainer.verdict import Rates, far_off, judge
+from trainer.doctor.advice import conclude, expected_gain, for_the_loop, recommended
+from trainer.doctor.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
+from trainer.doctor.verdict import Rates, far_off, judge
 
 # An accelerator of its own: the feed gives 200 images/s, the step takes 100.
 COMPUTE = Rates(4000, 300, 250, feed=200, step=100, feed_cpu_s=0.01, step_cpu_s=0.001, cores=None)
@@ -78,9 +78,7 @@ def test_most_promising_are_tried_in_the_loop_first() -> None:
     assert [one.flags for one in for_the_loop(tried, COMPUTE)] == ["--1.9", "--1.5", "--1.3"]
 
 
-@pytest.mark.parametrize(
-    ("rates", "feed", "step"), [(COMPUTE, False, True), (FEED, True, False), (SHARED, True, True)]
-)
+@pytest.mark.parametrize(("rates", "feed", "step"), [(COMPUTE, False, True), (FEED, True, False), (SHARED, True, True)])
 def test_part_limits_where_the_loop_gains_from_it(rates: Rates, feed: bool, step: bool) -> None:
     verdict = judge(rates)
     assert (verdict.limits("feed"), verdict.limits("step")) == (feed, step)

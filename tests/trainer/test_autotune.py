@@ -7,10 +7,10 @@ import mindspore.dataset as ds
 import pytest
 
 from trainer import loop
-from trainer.autotune import Finding, keep_finding, read_finding
+from trainer.cli.progress import Lines
 from trainer.config import RunConfig
-from trainer.device import InEffect
-from trainer.progress import Lines
+from trainer.device.context import InEffect
+from trainer.feed.autotune import Finding, keep_finding, read_finding
 from trainer.signals import StopSignals
 
 REPORT = {

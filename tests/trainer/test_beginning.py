@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from schemas.errors import ContractError
 from tests.trainer.run_folders import start
-from trainer import cli
-from trainer.decision import Decision
+from trainer.cli import commands
+from trainer.decisions import Decision
 from trainer.errors import TrainerError, WrongUsage
 
 
@@ -22,7 +22,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dry_run(folder: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(cli.cli, ["run", str(folder), "--device", "CPU", "--dry-run", *arguments])
+    return CliRunner().invoke(commands.cli, ["run", str(folder), "--device", "CPU", "--dry-run", *arguments])
 
 
 @pytest.mark.parametrize(

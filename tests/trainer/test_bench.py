@@ -15,15 +15,15 @@ from mindspore.dataset import vision
 
 from tests.trainer.conftest import picture
 from tests.trainer.test_wording import measured
-from trainer import bench
-from trainer.bench import Comparison, Pictures, compare, for_pixels
-from trainer.class_folders import ClassImages
-from trainer.cli import cli
+from trainer.cli.commands import cli
+from trainer.cli.text import bench_text
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
+from trainer.doctor import bench
+from trainer.doctor.bench import Comparison, Pictures, compare, for_pixels
+from trainer.doctor.class_folders import ClassImages
 from trainer.errors import TrainerError
 from trainer.signals import StopSignals
-from trainer.wording import bench_text
 
 QUICK = RunConfig("", workers=1, prefetch=2, image_size=16, batch_size=8, recipe="imagenet")
 FOUND = Comparison(

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from trainer.callbacks import Course, EpochEnd, StepNumbers, Watch
+from trainer.cli.progress import Lines
 from trainer.errors import TrainerError
-from trainer.meter import Meter
-from trainer.objective import Scores
-from trainer.progress import Lines
+from trainer.nn.tasks.classification import Scores
+from trainer.runs.state import RunState
 from trainer.signals import StopSignals
-from trainer.state import RunState
+from trainer.training.callbacks import Course, EpochEnd, StepNumbers, Watch
+from trainer.training.meter import Meter
 
 
 class Run:

@@ -10,12 +10,12 @@ import pytest
 from mindspore import nn
 
 from schemas.errors import ContractError
-from trainer import checkpoint
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.plan import Pixels
-from trainer.state import RunState
+from trainer.plan.run_plan import Pixels
+from trainer.runs import checkpoint
+from trainer.runs.state import RunState
 
 META = checkpoint.Meta(
     config=RunConfig("data/ünïcode", lr=0.1, sink=False),

@@ -8,16 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from schemas.errors import ContractError
-from trainer import cli
+from trainer.cli import commands
+from trainer.cli.options import NOT_IN_A_FILE
+from trainer.cli.program import run_program
 from trainer.errors import Busy, Interrupted, TrainerError, WrongUsage
-from trainer.options import NOT_IN_A_FILE
-from trainer.program import run_program
-from trainer.result import TrainResult
+from trainer.runs.result import TrainResult
 
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
     """Run the program as a process; `check_imports` is code to run before it ends."""
-    code = f"import sys, atexit\natexit.register(lambda: exec({check_imports!r}))\nfrom trainer.cli import main\nmain()"
+    code = f"import sys, atexit\natexit.register(lambda: exec({check_imports!r}))\nfrom trainer.cli.commands import main\nmain()"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
 
@@ -45,7 +45,7 @@ def test_dry_run_plans_for_ascend_on_any_machine_without_mindspore(stripes: Path
 
 def test_dry_run_as_json_holds_configuration_decisions_and_calls(stripes: Path) -> None:
     arguments = ["run", str(stripes), "--device", "CPU", "--workers", "999", "--dry-run", "--json"]
-    done = CliRunner().invoke(cli.cli, arguments)
+    done = CliRunner().invoke(commands.cli, arguments)
     shown = json.loads(done.stdout)
     assert shown["config"]["workers"] == 999
     assert next(d for d in shown["decisions"] if d["setting"] == "workers")["asked"] == "999"
@@ -58,9 +58,9 @@ def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
 ) -> None:
     warning = "so many were skipped" if skipped else None
     result = TrainResult("r", "r/best.ckpt", 1, 0.5, 0.5, 1, 10, 1.0, None, "d", None, None, 10, skipped, warning)
-    monkeypatch.setattr(cli, "_train", lambda config, verbose: result)
+    monkeypatch.setattr(commands, "_train", lambda config, verbose: result)
     monkeypatch.setattr("sys.argv", ["trainer", "run", "d"])
-    assert run_program(cli.cli) == code
+    assert run_program(commands.cli) == code
     told = capsys.readouterr()
     assert told.out == "val accuracy 50.00% (epoch 1 of 1, 1 s): r/best.ckpt\n"
     assert told.err == ({0: "", 5: "Warning: so many were skipped\n", 10: "Error: so many were skipped\n"}[skipped])
@@ -68,38 +68,39 @@ def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
 
 def test_dry_run_plans_for_the_cores_and_memory_that_are_given(stripes: Path) -> None:
     asked = ["run", str(stripes), "--device", "Ascend", "--dry-run"]
-    told = CliRunner().invoke(cli.cli, [*asked, "--plan-cores", "48", "--plan-memory", "64GiB"]).stdout
+    told = CliRunner().invoke(commands.cli, [*asked, "--plan-cores", "48", "--plan-memory", "64GiB"]).stdout
     assert "planned for 48 cores and 64.0 GiB of free memory\n" in told
     assert "48 decode" in told
-    own = CliRunner().invoke(cli.cli, asked).stdout
+    own = CliRunner().invoke(commands.cli, asked).stdout
     assert "(this machine's); --plan-cores and --plan-memory take those of another\n" in own
-    small = json.loads(CliRunner().invoke(cli.cli, [*asked, "--plan-memory", "64MiB", "--json"]).stdout)
+    small = json.loads(CliRunner().invoke(commands.cli, [*asked, "--plan-memory", "64MiB", "--json"]).stdout)
     assert small["planned_for"]["memory_bytes"] == 64 << 20
     assert "lowered" in next(one["why"] for one in small["decisions"] if one["setting"] == "prefetch")
 
 
 def test_dry_run_for_this_machine_says_nothing_of_another(stripes: Path) -> None:
     assert (
-        "planned for" not in CliRunner().invoke(cli.cli, ["run", str(stripes), "--device", "CPU", "--dry-run"]).stdout
+        "planned for"
+        not in CliRunner().invoke(commands.cli, ["run", str(stripes), "--device", "CPU", "--dry-run"]).stdout
     )
 
 
 @pytest.mark.parametrize("option", [["--plan-cores", "4"], ["--plan-memory", "4GB"]])
 def test_a_run_cannot_be_planned_for_another_machine(option: list[str]) -> None:
-    refused = CliRunner().invoke(cli.cli, ["run", "d", *option])
+    refused = CliRunner().invoke(commands.cli, ["run", "d", *option])
     assert isinstance(refused.exception, WrongUsage)
     assert str(refused.exception).startswith(f"{option[0]} is for --dry-run")
 
 
 @pytest.mark.parametrize("size", ["", "0", "0GiB", "-1G", "4X", "GiB", "1.5.2G", "1e9"])
 def test_size_of_another_form_is_wrong_usage(size: str) -> None:
-    refused = CliRunner().invoke(cli.cli, ["run", "d", "--dry-run", "--plan-memory", size])
+    refused = CliRunner().invoke(commands.cli, ["run", "d", "--dry-run", "--plan-memory", size])
     assert refused.exit_code == 2
     assert "is not a size; write it as 64GiB, 64GB or a number of bytes" in refused.output
 
 
 def settings_of(*arguments: str) -> dict[str, object]:
-    return dict(cli.run.make_context("run", list(arguments)).params)
+    return dict(commands.run.make_context("run", list(arguments)).params)
 
 
 def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -> None:
@@ -115,17 +116,17 @@ def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(tmp_path
     file = tmp_path / "run.toml"
     file.write_text('freeze = ["stem", "layer1"]\nmonitor = ["LossMonitor"]\n')
     words = ["run", str(stripes), "--dry-run", "--device", "CPU", "--config", str(file)]
-    done = CliRunner().invoke(cli.cli, [*words, "--freeze", "layer2", "--json"])
+    done = CliRunner().invoke(commands.cli, [*words, "--freeze", "layer2", "--json"])
     shown = json.loads(done.stdout)["config"]
     assert (shown["freeze"], shown["monitor"]) == (["layer2"], ["LossMonitor"])
     assert done.stderr.startswith(f"Warning: --freeze on the command line replaces the 2 values of 'freeze' in {file}")
-    assert "replaces" not in CliRunner().invoke(cli.cli, words).stderr
+    assert "replaces" not in CliRunner().invoke(commands.cli, words).stderr
 
 
 def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('recipe = "imagenet"\npatience = 3\nlog-every = 10\n')
-    settings = cli.doctor.make_context("doctor", ["d", "--config", str(file)]).params
+    settings = commands.doctor.make_context("doctor", ["d", "--config", str(file)]).params
     assert settings["recipe"] == "imagenet"
     assert "patience" not in settings
 
@@ -203,9 +204,9 @@ def test_exit_code_tells_the_kind_of_failure(
     def fail(standalone_mode: bool) -> None:
         raise error
 
-    monkeypatch.setattr(cli.cli, "main", fail)
+    monkeypatch.setattr(commands.cli, "main", fail)
     with pytest.raises(SystemExit) as left:
-        cli.main()
+        commands.main()
     assert left.value.code == code
     assert capsys.readouterr().err == f"Error: {error}\n"
 
@@ -216,9 +217,9 @@ def test_a_full_disk_is_one_sentence_and_another_try(
     def fail(standalone_mode: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/runs/last.ckpt")
 
-    monkeypatch.setattr(cli.cli, "main", fail)
+    monkeypatch.setattr(commands.cli, "main", fail)
     with pytest.raises(SystemExit) as left:
-        cli.main()
+        commands.main()
     assert left.value.code == 75
     said = "Error: the disk is full (/runs/last.ckpt); with room again, the same command goes on\n"
     assert capsys.readouterr().err == said
@@ -267,7 +268,7 @@ def test_path_that_is_not_there_is_wrong_usage_in_every_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     paths = {"SET": str(stripes), "CHECKPOINT": str(untrained)}
-    done = CliRunner().invoke(cli.cli, [paths.get(each, each) for each in arguments])
+    done = CliRunner().invoke(commands.cli, [paths.get(each, each) for each in arguments])
     error = done.exception
     assert getattr(error, "exit_code", None) == 2, (error, done.output)
     assert "gone" in str(error)

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from tests.trainer.run_folders import CONFIG, DECISIONS, epoch, lines, write_evaluation, write_run
-from trainer import cli
+from trainer.cli import commands
 from trainer.config import RunConfig
 from trainer.report.compare import command, differences, evaluate_command, outcome, settings
 from trainer.report.history import read_run, read_runs
@@ -109,7 +109,7 @@ def test_command_gives_the_same_configuration_again(tmp_path: Path) -> None:
     said = command(read_run(write_run(tmp_path / "run", GIVEN)))
     assert said is not None
     assert said.startswith("trainer run 'my data' ")
-    context: click.Context = cli.run.make_context("run", shlex.split(said)[2:])
+    context: click.Context = commands.run.make_context("run", shlex.split(said)[2:])
     names = set(RunConfig.__dataclass_fields__)
     again = RunConfig(**{name: value for name, value in context.params.items() if name in names})
     assert again == replace(GIVEN, out=None, resume=False)

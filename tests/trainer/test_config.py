@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from trainer.cli import run
+from trainer.cli.commands import run
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 

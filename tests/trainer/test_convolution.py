@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trainer import convolution
-from trainer.convolution import Convolution, Convolutions, implementations, look_at_convolutions, read_report
-from trainer.kernels import Processor, decide_kernels, this_processor, use_kernels
+from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
+from trainer.doctor import convolution
+from trainer.doctor.convolution import Convolution, Convolutions, implementations, look_at_convolutions, read_report
 
 NEW = "onednn_verbose,v1,primitive,exec,cpu,{},{},{},src:f32:a:blocked:abcd::f0 wei:f32::blocked:abcd::f0,,,mb4,0.4"
 OLD = "dnnl_verbose,exec,cpu,{},{},{},src_f32::blocked:abcd:f0 wei_f32::blocked:abcd:f0,,alg:convolution_direct,mb4,0.4"

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trainer.curves import draw_curves, nice_ticks
 from trainer.errors import TrainerError
+from trainer.runs.curves import draw_curves, nice_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,11 +7,11 @@ import pytest
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from trainer import data
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError
-from trainer.plan import Pixels
-from trainer.recipes import RECIPES
+from trainer.feed import pipeline as data
+from trainer.feed.recipes import RECIPES
+from trainer.plan.run_plan import Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 

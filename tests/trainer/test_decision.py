@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.decision import Decision, settings_table, table
+from trainer.decisions import Decision, settings_table, table
 
 ROWS = [
     Decision("device", "default", "CPU", "MindSpore finds no Ascend here", notable=True),

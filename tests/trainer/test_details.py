@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.details import ClassScore, Details, WorstRow, summary, write_report
 from trainer.errors import TrainerError
-from trainer.objective import score
+from trainer.evaluation.details import ClassScore, Details, WorstRow, summary, write_report
+from trainer.nn.tasks.classification import score
 
 CLASSES = ("a", "b", "c")
 

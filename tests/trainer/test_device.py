@@ -5,8 +5,8 @@ import mindspore
 import pytest
 
 from trainer.config import RunConfig
-from trainer.decision import Call, Decision, table
-from trainer.device import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
+from trainer.decisions import Call, Decision, table
+from trainer.device.context import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
 from trainer.errors import TrainerError, WrongUsage
 
 ASCEND, PLAIN = Machine(ascend=True, cores=8), Machine(ascend=False, cores=2)

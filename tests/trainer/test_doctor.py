@@ -15,24 +15,24 @@ import pytest
 from click.testing import CliRunner
 
 from tests.trainer.test_wording import FAST, FOUND, RATES, SLOW, trial
-from trainer import doctor
-from trainer.advice import conclude
-from trainer.cli import cli
+from trainer.cli.commands import cli
 from trainer.config import RunConfig
-from trainer.convolution import Convolutions
-from trainer.data import train_rows
-from trainer.device import InEffect, Machine
+from trainer.device.context import InEffect, Machine
+from trainer.device.kernels import Processor
+from trainer.doctor import diagnose
+from trainer.doctor.advice import conclude
+from trainer.doctor.convolution import Convolutions
+from trainer.doctor.remedies import Remedy
+from trainer.doctor.samples import Row, some_rows
+from trainer.doctor.session import Session
+from trainer.doctor.stages import Lap, Measured, Part, Trainee, Turn, loop_part
+from trainer.doctor.traps import find_traps
+from trainer.doctor.trials import Trials
+from trainer.doctor.verdict import Verdict
 from trainer.errors import TrainerError
-from trainer.kernels import Processor
-from trainer.plan import plan_run
-from trainer.remedies import Remedy
-from trainer.sampling import Row, some_rows
-from trainer.session import Session
+from trainer.feed.pipeline import train_rows
+from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
-from trainer.stages import Lap, Measured, Part, Trainee, Turn, loop_part
-from trainer.traps import find_traps
-from trainer.trials import Trials
-from trainer.verdict import Verdict
 
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
     told: list[str] = []
-    found = doctor.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
+    found = diagnose.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
     names = [part.part for part in found.parts]
     assert names == ["read", "decode", "augment", "feed", "step O0", "loop, sink off"]
     assert all(part.images_per_s > 0 and part.memory_bytes > 0 for part in found.parts)
@@ -75,10 +75,10 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
 def test_feed_that_limits_is_tried_with_smaller_shards(
     make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = doctor.judge
-    monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="feed"))
+    judge = diagnose.judge
+    monkeypatch.setattr(diagnose, "judge", lambda rates: replace(judge(rates), bound="feed"))
     config = replace(QUICK, dataset=str(make_set({"train": 48})))
-    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
+    found = diagnose.diagnose(config, 4.0, lambda text: None, StopSignals())
     # On a machine with other work there may be no time for all of them; what is left out is named.
     offered = [one.flags for one in found.tried if one.part == "feed"] + found.left_out
     assert {"dataprep shard ... --resize 18", "--prefetch 4"} <= set(offered)
@@ -88,10 +88,10 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
 def test_o0_is_tried_on_cpu_however_short_the_time(
     make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = doctor.judge
-    monkeypatch.setattr(doctor, "judge", lambda rates: replace(judge(rates), bound="compute", ratio=2.0))
+    judge = diagnose.judge
+    monkeypatch.setattr(diagnose, "judge", lambda rates: replace(judge(rates), bound="compute", ratio=2.0))
     config = replace(QUICK, dataset=str(make_set({"train": 48})), amp_level="O2")
-    found = doctor.diagnose(config, 4.0, lambda text: None, StopSignals())
+    found = diagnose.diagnose(config, 4.0, lambda text: None, StopSignals())
     assert next(one.flags for one in found.tried if one.part == "step") == "--amp-level O0"
 
 
@@ -129,7 +129,7 @@ def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[s
         plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8, **options), Machine(ascend=False, cores=2))
         recorder = Recorder(Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None))
         level = plan.effect.precision.amp_level
-        doctor._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict, parts=parts), [])
+        diagnose._try(cast(Trials, recorder), replace(FOUND, amp_level=level, verdict=verdict, parts=parts), [])
         return recorder.asked
 
     return ask
@@ -172,9 +172,7 @@ def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(ask
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(math.inf, 20), (0.0, 8)])
-def test_sampling_of_a_slow_storage_ends_with_a_batch(
-    seconds: float, count: int, stripes: Path, cpu: InEffect
-) -> None:
+def test_sampling_of_a_slow_storage_ends_with_a_batch(seconds: float, count: int, stripes: Path, cpu: InEffect) -> None:
     plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
     assert len(some_rows(plan, 20, seconds)) == count
 
@@ -213,7 +211,7 @@ def test_parts_far_from_the_bottleneck_have_one_turn(
     )
     plan = plan_run(RunConfig(str(stripes), device="CPU"), Machine(ascend=False, cores=2))
     session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None)
-    turns = doctor._part_turns(session, [Part(name, lambda lap: None) for name in rates])
+    turns = diagnose._part_turns(session, [Part(name, lambda lap: None) for name in rates])
     assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
@@ -226,7 +224,7 @@ def test_fewer_rows_than_a_batch_are_refused_in_a_sentence(make_set: Callable[..
 def test_rank_of_msrun_is_refused(stripes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MS_ROLE", "MS_WORKER")
     with pytest.raises(TrainerError, match="start it without msrun"):
-        doctor.diagnose(replace(QUICK, dataset=str(stripes)), 6.0, lambda text: None, StopSignals())
+        diagnose.diagnose(replace(QUICK, dataset=str(stripes)), 6.0, lambda text: None, StopSignals())
 
 
 @pytest.mark.slow
@@ -262,7 +260,7 @@ def test_reference_path_is_observed_where_the_user_has_asked_for_it(
 ) -> None:
     processor = Processor("AVX512_CORE", "ONEDNN_MAX_CPU_ISA", "AVX512_CORE", "2.10.0")
     plan = plan_run(replace(QUICK, dataset=str(stripes)), Machine(ascend=False, cores=2, processor=processor))
-    observed = doctor.observe(plan, replace(FOUND, convolutions=seen))
+    observed = diagnose.observe(plan, replace(FOUND, convolutions=seen))
     assert (observed.kernels_asked, observed.reference, observed.kernels_gain) == ("AVX512_CORE", names, gain)
 
 
@@ -273,7 +271,7 @@ def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
     advice = conclude(tried, replace(RATES, step=100.0))
     verdict = replace(FOUND.verdict, room={"feed": 3.2, "step": 1.0})
     found = replace(FOUND, device="Ascend", cores=64, tried=tried, advice=advice, short_side=90, verdict=verdict)
-    seen = doctor.observe(plan, found)
+    seen = diagnose.observe(plan, found)
     assert (seen.device, seen.graph, seen.amp_level, seen.sink, seen.sink_asked) == (
         "Ascend",
         False,
@@ -312,13 +310,13 @@ def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(ascend=ascend, cores=8)
-    monkeypatch.setattr("trainer.session.this_machine", lambda device: machine)
+    monkeypatch.setattr("trainer.doctor.session.this_machine", lambda device: machine)
     monkeypatch.setattr(Session, "rounds", lambda self, parts, *rest: {part.name: [] for part in parts})
     plan = plan_run(RunConfig(str(stripes), sink=sink), machine)
     session = Session(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
-    turns = doctor._loop_turns(session, Trainee(plan, tmp_path), full=True)
+    turns = diagnose._loop_turns(session, Trainee(plan, tmp_path), full=True)
     assert list(turns) == loops
-    assert doctor._sink(plan, turns) == told
+    assert diagnose._sink(plan, turns) == told
 
 
 def test_loop_of_a_sink_is_warm_after_one_callback(stripes: Path, tmp_path: Path) -> None:

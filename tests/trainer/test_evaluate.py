@@ -9,15 +9,16 @@ from mindspore import Tensor, nn
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from trainer import checkpoint, data
-from trainer.checkpoint import Meta
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.evaluate import check_classes, evaluate_checkpoint, evaluate_network
-from trainer.models import find_factory
-from trainer.plan import Pixels
-from trainer.recipes import RECIPES
+from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint, evaluate_network
+from trainer.feed import pipeline as data
+from trainer.feed.recipes import RECIPES
+from trainer.nn.models import find_factory
+from trainer.plan.run_plan import Pixels
+from trainer.runs import checkpoint
+from trainer.runs.checkpoint import Meta
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from trainer import checkpoint, export
 from trainer.config import RunConfig
-from trainer.device import InEffect, check_export, one_by_one
+from trainer.device.context import InEffect, check_export, one_by_one
 from trainer.errors import TrainerError
-from trainer.models.mobilenet import mobilenet_v3
-from trainer.models.resnet import resnet18
-from trainer.models.tiny import tiny
-from trainer.onnx_cells import prepare_for_onnx
-from trainer.plan import Pixels
+from trainer.evaluation import export
+from trainer.evaluation.onnx_cells import prepare_for_onnx
+from trainer.nn.models.mobilenet import mobilenet_v3
+from trainer.nn.models.resnet import resnet18
+from trainer.nn.models.tiny import tiny
+from trainer.plan.run_plan import Pixels
+from trainer.runs import checkpoint
 
 ASKED = RunConfig("", device="CPU", workers=1)
 

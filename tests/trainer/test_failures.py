@@ -9,12 +9,12 @@ import pytest
 
 from schemas.errors import ContractError
 from tests.trainer.run_folders import CONFIG, write_run
-from trainer import checkpoint
 from trainer.failures import disk_error, disk_error_behind, until_uninterrupted
 from trainer.report.history import read_run
-from trainer.resume import finished
-from trainer.runfolder import append_line
-from trainer.starts import begun_with
+from trainer.runs import checkpoint
+from trainer.runs.folder import append_line
+from trainer.runs.history import begun_with
+from trainer.runs.resume import finished
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.device import Machine, decide
+from trainer.device.context import Machine, decide
 from trainer.errors import TrainerError
-from trainer.feed import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
+from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
 
 PHOTOS = Demand(files=10, row_bytes=110_000, sample_bytes=3 * 224**2 * 4, batch_size=64)
 GIB = 1 << 30

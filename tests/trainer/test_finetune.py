@@ -10,19 +10,20 @@ import pytest
 from mindspore import Tensor, nn
 
 from schemas.errors import ContractError
-from trainer import checkpoint, loop
-from trainer.checkpoint import Meta
+from trainer import loop
+from trainer.cli.progress import Lines
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.finetune import freeze, load_init, start_from
-from trainer.models import find_factory
-from trainer.objective import SmoothedCrossEntropy
-from trainer.optim import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
-from trainer.plan import Pixels
-from trainer.progress import Lines
+from trainer.nn.models import find_factory
+from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
+from trainer.nn.step import TrainStep
+from trainer.nn.tasks.classification import SmoothedCrossEntropy
+from trainer.plan.run_plan import Pixels
+from trainer.runs import checkpoint
+from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals
-from trainer.step import TrainStep
+from trainer.training.finetune import freeze, load_init, start_from
 
 
 class Net(nn.Cell):  # type: ignore[misc]

@@ -9,7 +9,7 @@ from schemas.errors import ContractError
 from tests.trainer.forged_sets import DATA, HEADERS, INDEXES, forge
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.plan import check_files
+from trainer.plan.run_plan import check_files
 
 # Nothing reads these bytes.
 UNREAD = {"inc_text", "raw_length_huge", "raw_length_zero"}
@@ -31,8 +31,8 @@ def test_a_forged_header_or_index_is_refused_before_it_is_opened(name: str, stri
 def test_forged_rows_end_in_a_sentence(
     name: str, command: str, stripes: Path, untrained: Path, tmp_path: Path, cpu: object
 ) -> None:
-    from trainer.evaluate import evaluate_checkpoint
-    from trainer.predict import predict
+    from trainer.evaluation.evaluate import evaluate_checkpoint
+    from trainer.evaluation.predict import predict
 
     folder = forge(stripes, tmp_path / "forged", DATA[name])
     asked = RunConfig(dataset="", device="CPU", workers=1)

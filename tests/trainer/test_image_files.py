@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainer.errors import Busy, TrainerError, Unlisted
-from trainer.image_files import find_files
+from trainer.feed.image_files import find_files
 
 
 def close(monkeypatch: pytest.MonkeyPatch, folder: Path, number: int) -> None:

@@ -14,15 +14,15 @@ from PIL import Image
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.trainer.conftest import SIDE, picture
-from trainer import kept
 from trainer.config import RunConfig
-from trainer.data import encoded_at
-from trainer.details import WorstRow
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.evaluate import Evaluation, evaluate_checkpoint
-from trainer.kept import keep_evaluation
-from trainer.picture import thumbnail
+from trainer.evaluation import kept
+from trainer.evaluation.details import WorstRow
+from trainer.evaluation.evaluate import Evaluation, evaluate_checkpoint
+from trainer.evaluation.kept import keep_evaluation
+from trainer.feed.picture import thumbnail
+from trainer.feed.pipeline import encoded_at
 from trainer.report.evaluated import read_evaluations
 
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)

@@ -10,9 +10,9 @@ import pytest
 
 from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.decision import Decision
-from trainer.device import InEffect, Machine, decide
-from trainer.kernels import Processor, decide_kernels, this_processor, use_kernels
+from trainer.decisions import Decision
+from trainer.device.context import InEffect, Machine, decide
+from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 
 WIDE = Processor("AVX512_CORE", mindspore="2.10.0")
 NARROW, OLD = replace(WIDE, best="AVX2"), replace(WIDE, mindspore="2.8.0")
@@ -100,7 +100,7 @@ def test_mindspore_of_before_reads_the_older_spelling_only(monkeypatch: pytest.M
 
 def test_cap_is_set_for_the_process_and_its_children_in_both_spellings(monkeypatch: pytest.MonkeyPatch) -> None:
     environment: dict[str, str] = {}
-    monkeypatch.setattr("trainer.kernels.os.environ", environment)
+    monkeypatch.setattr("trainer.device.kernels.os.environ", environment)
     use_kernels(decide_kernels(NARROW))
     use_kernels(decide_kernels(by_user("AVX")))
     assert environment == {}
@@ -156,9 +156,9 @@ STEPS = """
 import sys
 from pathlib import Path
 from trainer.config import RunConfig
-from trainer.device import apply, this_machine
-from trainer.plan import plan_run
-from trainer.stages import Trainee
+from trainer.device.context import apply, this_machine
+from trainer.plan.run_plan import plan_run
+from trainer.doctor.stages import Trainee
 
 for model, side in (("tiny", 16), ("resnet18", 32), ("resnet50", 32), ("mobilenet_v3", 32), ("convnext_tiny", 32),
                     ("vit_small", 32)):

@@ -16,15 +16,18 @@ import pytest
 
 from schemas.dataset import load_dataset
 from tests.trainer.test_process import finish, start
-from trainer import checkpoint, data, launch, loop
+from trainer import loop
+from trainer.cli import launch
+from trainer.cli.launch import msrun_options
+from trainer.cli.progress import Silent
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import NO_RESUME, use_weights
-from trainer.launch import msrun_options
-from trainer.plan import Pixels
-from trainer.progress import Silent
-from trainer.ranks import rank_slice
-from trainer.recipes import RECIPES
+from trainer.feed import pipeline
+from trainer.feed.recipes import RECIPES
+from trainer.nn.all_reduce import rank_slice
+from trainer.plan.run_plan import Pixels
+from trainer.runs import checkpoint
 from trainer.signals import StopSignals
 
 # Without BatchNorm, whose averages within a step are those of one rank's part.
@@ -58,7 +61,7 @@ def labels(batches: Any) -> list[list[int]]:
 def test_ranks_together_evaluate_each_row_once(stripes: Path, cpu: InEffect) -> None:
     def val(effect: InEffect) -> list[int]:
         dataset = load_dataset(stripes)
-        batches = data.eval_batches(stripes, dataset, "val", RECIPES["none"], PIXELS, 4, effect)
+        batches = pipeline.eval_batches(stripes, dataset, "val", RECIPES["none"], PIXELS, 4, effect)
         return list(chain.from_iterable(labels(batches)))
 
     shares = [val(replace(cpu, num_shards=20, shard_id=rank)) for rank in range(20)]
@@ -71,7 +74,7 @@ def test_batches_of_two_ranks_make_up_those_of_one(make_set: Callable[..., Path]
 
     def train(size: int, effect: InEffect) -> list[list[int]]:
         dataset = load_dataset(folder)
-        batches = data.train_batches(folder, dataset, RECIPES["none"], PIXELS, size, effect)
+        batches = pipeline.train_batches(folder, dataset, RECIPES["none"], PIXELS, size, effect)
         assert batches.get_dataset_size() == 3
         return labels(batches)
 

@@ -8,13 +8,13 @@ from mindspore import Tensor
 from mindspore.dataset import vision
 
 from tests.trainer.forged_sets import DATA, forge
-from trainer import lineage
 from trainer.config import RunConfig
-from trainer.data import rows_of, train_batches
-from trainer.device import InEffect, Machine, this_machine
-from trainer.lineage import foreign_label
-from trainer.mixing import scaled
-from trainer.plan import RunPlan, plan_run
+from trainer.device.context import InEffect, Machine, this_machine
+from trainer.feed.mixing import scaled
+from trainer.feed.pipeline import rows_of, train_batches
+from trainer.plan.run_plan import RunPlan, plan_run
+from trainer.training import lineage
+from trainer.training.lineage import foreign_label
 
 
 @pytest.fixture

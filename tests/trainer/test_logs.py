@@ -10,12 +10,12 @@ import pytest
 
 from tests.trainer.conftest import RUN_FILES
 from trainer import loop
+from trainer.cli.progress import Lines
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.logs import open_board
-from trainer.progress import Lines
 from trainer.signals import StopSignals
+from trainer.training.logs import open_board
 
 
 class Board:

@@ -10,12 +10,13 @@ import pytest
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.trainer.conftest import RUN_FILES
-from trainer import checkpoint, loop
+from trainer import loop
+from trainer.cli.progress import Lines
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.progress import Lines
-from trainer.resume import finished
+from trainer.runs import checkpoint
+from trainer.runs.resume import finished
 from trainer.signals import StopSignals
 
 QUICK = RunConfig(

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.meter import Meter
+from trainer.training.meter import Meter
 
 
 def test_wait_and_throughput_leave_out_the_first_step_of_the_run() -> None:

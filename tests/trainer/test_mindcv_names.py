@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from mindspore import Parameter, Tensor
 
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.finetune import load_init
-from trainer.models import find_factory
-from trainer.models.mindcv_names import OUR_EPSILON, THEIR_EPSILON, agreeing_size, fold_epsilon, from_mindcv
+from trainer.nn.models import find_factory
+from trainer.nn.models.mindcv_names import OUR_EPSILON, THEIR_EPSILON, agreeing_size, fold_epsilon, from_mindcv
+from trainer.training.finetune import load_init
 
 NORM = ("moving_mean", "moving_variance", "gamma", "beta")
 DENSE = ("weight", "bias")

@@ -7,10 +7,10 @@ import pytest
 from mindspore import Tensor, nn
 
 from trainer.config import RunConfig
-from trainer.device import InEffect, one_by_one
+from trainer.device.context import InEffect, one_by_one
+from trainer.device.precision import decide_precision
 from trainer.errors import TrainerError
-from trainer.mixed import mixed
-from trainer.precision import decide_precision
+from trainer.nn.cast import mixed
 
 
 class Spy(nn.Cell):  # type: ignore[misc]

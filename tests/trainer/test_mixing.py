@@ -7,12 +7,12 @@ import pytest
 from mindspore import Tensor
 
 from schemas.dataset import load_dataset
-from trainer import data
-from trainer.device import InEffect
-from trainer.mixing import Mixer
-from trainer.objective import SmoothedCrossEntropy
-from trainer.plan import Pixels
-from trainer.recipes import RECIPES, Recipe
+from trainer.device.context import InEffect
+from trainer.feed import pipeline
+from trainer.feed.mixing import Mixer
+from trainer.feed.recipes import RECIPES, Recipe
+from trainer.nn.tasks.classification import SmoothedCrossEntropy
+from trainer.plan.run_plan import Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 LABELS = np.arange(6) % 3
@@ -24,7 +24,7 @@ def numbered() -> Any:
 
 
 def train(folder: Path, cpu: InEffect, recipe: Recipe, skip: int = 0) -> list[tuple[Any, Any]]:
-    batches = data.train_batches(folder, load_dataset(folder), recipe, PIXELS, 8, cpu)
+    batches = pipeline.train_batches(folder, load_dataset(folder), recipe, PIXELS, 8, cpu)
     if skip:
         batches.set_init_step(skip)
     iterator = batches.create_tuple_iterator(num_epochs=2, output_numpy=True)

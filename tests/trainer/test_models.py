@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.models import MODELS, check_model_name, find_factory
-from trainer.network import build_network
+from trainer.nn.models import MODELS, check_model_name, find_factory
+from trainer.nn.network import build_network
 
 OWN = """
 from mindspore import nn

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from trainer.objective import Scores, SmoothedCrossEntropy, score
+from trainer.nn.tasks.classification import Scores, SmoothedCrossEntropy, score
 
 
 def test_score_counts_hits_and_sums_the_loss_over_rows() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.optim import OPTIMIZERS, cosine_with_warmup, decays, parameter_groups
+from trainer.nn.optimizer import OPTIMIZERS, cosine_with_warmup, decays, parameter_groups
 
 
 def test_schedule_rises_in_a_line_then_falls_as_half_a_cosine() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from dataprep.images import Policy, Refusal, normalise
 from tests.cases.make import chunk
-from trainer.picture import Unreadable, read_picture
+from trainer.feed.picture import Unreadable, read_picture
 
 SIDE = 24
 
@@ -129,9 +129,7 @@ def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
 
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.webp").write_bytes(FILES["webp"])
-    code = (
-        f"from trainer.picture import read_picture; read_picture(open({str(tmp_path / 'a.webp')!r}, 'rb').read(), {{}})"
-    )
+    code = f"from trainer.feed.picture import read_picture; read_picture(open({str(tmp_path / 'a.webp')!r}, 'rb').read(), {{}})"
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 

@@ -7,10 +7,10 @@ import pytest
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.device import Machine
+from trainer.device.context import Machine
 from trainer.errors import TrainerError
-from trainer.plan import check_files, plan_run
-from trainer.recipes import IMAGENET_MEAN
+from trainer.feed.recipes import IMAGENET_MEAN
+from trainer.plan.run_plan import check_files, plan_run
 
 CPU = Machine(ascend=False, cores=2)
 
@@ -125,7 +125,7 @@ def test_damaged_files_are_refused_and_named(
 
 
 def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.plan.FULL_CHECK_BYTES", 0)
+    monkeypatch.setattr("trainer.plan.run_plan.FULL_CHECK_BYTES", 0)
     folder = make_set({"train": 3})
     flip_last_byte(folder / "train.mindrecord0")
     dataset = load_dataset(folder)

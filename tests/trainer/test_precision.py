@@ -1,8 +1,8 @@
 import pytest
 
 from trainer.config import RunConfig
+from trainer.device.precision import decide_precision
 from trainer.errors import TrainerError
-from trainer.precision import decide_precision
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from PIL import Image
 
 from tests.trainer.conftest import picture
-from trainer import cli
+from trainer.cli import commands
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.evaluate import evaluate_checkpoint
-from trainer.image_files import find_files
-from trainer.predict import Predicted, Prediction, csv_writer, is_sealed, jsonl_writer, predict
+from trainer.evaluation.evaluate import evaluate_checkpoint
+from trainer.evaluation.predict import Predicted, Prediction, csv_writer, is_sealed, jsonl_writer, predict
+from trainer.feed.image_files import find_files
 
 ASKED = RunConfig("", device="CPU", workers=2, batch_size=4)
 
@@ -104,7 +104,7 @@ def test_csv_has_a_cell_for_each_class_and_score() -> None:
 @pytest.mark.parametrize("name", ["nothere.png", "empty"])
 def test_refused_inputs_leave_nothing_on_stdout(name: str, untrained: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = CliRunner().invoke(cli.cli, ["predict", str(untrained), str(tmp_path / name), "--device", "CPU"])
+    done = CliRunner().invoke(commands.cli, ["predict", str(untrained), str(tmp_path / name), "--device", "CPU"])
     assert isinstance(done.exception, TrainerError)
     assert done.stdout == ""
 

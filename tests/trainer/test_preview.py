@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from PIL import Image, ImageFont
 
 from tests.trainer.conftest import CLASSES
-from trainer.cli import cli
+from trainer.cli.commands import cli
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.plan import Pixels
-from trainer.preview import CAPTION, MARGIN, Preview, caption, draw_preview, drawable, to_picture
+from trainer.plan.preview import CAPTION, MARGIN, Preview, caption, draw_preview, drawable, to_picture
+from trainer.plan.run_plan import Pixels
 
 QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import mindspore
 import pytest
 
-from schemas.host import instruction_set
+from schemas.process.host import instruction_set
 from tests.trainer.conftest import RUN_FILES
-from trainer.kernels import DNNL, ONEDNN, OURS
+from trainer.device.kernels import DNNL, ONEDNN, OURS
 
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
 

@@ -2,8 +2,8 @@ import io
 
 import pytest
 
-from trainer.decision import Decision
-from trainer.progress import Bar, EpochReport, Lines, StepReport, decimals, duration, fitting, make_progress
+from trainer.cli.progress import Bar, EpochReport, Lines, StepReport, decimals, duration, fitting, make_progress
+from trainer.decisions import Decision
 
 EPOCH = EpochReport(2, 8, 0.5, 0.01, 123.4, 0.25, 0, 1.0, 0.5, 0.75, 0.875)
 

@@ -4,9 +4,9 @@ import pytest
 
 from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.models import MODELS
-from trainer.optim import OPTIMIZERS
-from trainer.published import MODEL_DEFAULTS, OPTIMIZER_DEFAULTS, Updates, decide_updates
+from trainer.nn.models import MODELS
+from trainer.nn.optimizer import OPTIMIZERS
+from trainer.plan.optimizer_defaults import MODEL_DEFAULTS, OPTIMIZER_DEFAULTS, Updates, decide_updates
 
 
 def decided(batch: int, begun: Begun | None = None, **asked: object) -> Updates:

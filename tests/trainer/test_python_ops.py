@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from mindspore.dataset import transforms, vision
 
-from trainer.augment import randaugment
-from trainer.python_ops import python_ops
-from trainer.recipes import RECIPES
+from trainer.doctor.python_ops import python_ops
+from trainer.feed.augment import randaugment
+from trainer.feed.recipes import RECIPES
 
 
 def mirrored(image: Any) -> Any:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from schemas.dataset import load_dataset
-from trainer import data
-from trainer.device import InEffect
-from trainer.plan import Pixels
-from trainer.recipes import RECIPES
+from trainer.device.context import InEffect
+from trainer.feed import pipeline
+from trainer.feed.recipes import RECIPES
+from trainer.plan.run_plan import Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 
 
 def steps_of(folder: Path, effect: InEffect, batch_size: int, epochs: int = 2, skip: int = 0) -> list[list[bytes]]:
-    batches = data.train_batches(folder, load_dataset(folder), RECIPES["none"], PIXELS, batch_size, effect)
+    batches = pipeline.train_batches(folder, load_dataset(folder), RECIPES["none"], PIXELS, batch_size, effect)
     if skip:
         batches.set_init_step(skip)
     iterator = batches.create_tuple_iterator(num_epochs=epochs, output_numpy=True)
@@ -64,7 +64,7 @@ def test_a_rank_whose_last_batch_was_dropped_goes_on_at_a_step(stripes: Path, cp
 
 
 def evaluated(folder: Path, effect: InEffect, split: str = "val") -> list[bytes]:
-    batches = data.eval_batches(folder, load_dataset(folder), split, RECIPES["none"], PIXELS, 5, effect)
+    batches = pipeline.eval_batches(folder, load_dataset(folder), split, RECIPES["none"], PIXELS, 5, effect)
     rows: list[Any] = list(batches.create_tuple_iterator(num_epochs=1, output_numpy=True))
     return [image.tobytes() for images, _ in rows for image in images]
 
@@ -81,4 +81,4 @@ def test_ranks_together_evaluate_each_row_once_in_stored_order(ranks: int, strip
 def test_keys_come_in_as_many_steps_as_the_batches_they_explain(stripes: Path, cpu: InEffect) -> None:
     """48 rows on 5 ranks: one with 9 would be given a row again, and its keys run ahead of its batches from epoch 2."""
     for effect in by_rank(cpu, 5):
-        assert data.train_keys(stripes, load_dataset(stripes), 5, effect).get_dataset_size() == 1
+        assert pipeline.train_keys(stripes, load_dataset(stripes), 5, effect).get_dataset_size() == 1

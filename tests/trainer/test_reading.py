@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.picture import Unreadable
-from trainer.reading import read_file
+from trainer.feed.image_file import read_file
+from trainer.feed.picture import Unreadable
 
 
 def test_a_regular_file_is_read_whole_also_by_a_link(tmp_path: Path) -> None:

@@ -10,23 +10,24 @@ import pytest
 from PIL import Image
 
 from schemas.dataset import load_dataset
-from trainer import augment, checkpoint, data
-from trainer.checkpoint import Meta
 from trainer.config import RunConfig
-from trainer.data import try_recipe
-from trainer.device import InEffect, Machine
+from trainer.device.context import InEffect, Machine
 from trainer.errors import TrainerError
-from trainer.evaluate import evaluate_checkpoint
-from trainer.mixing import scaled
-from trainer.models import find_factory
-from trainer.plan import Pixels, plan_run
-from trainer.recipes import RECIPES, Recipe, find_recipe
+from trainer.evaluation.evaluate import evaluate_checkpoint
+from trainer.feed import augment, pipeline
+from trainer.feed.mixing import scaled
+from trainer.feed.pipeline import try_recipe
+from trainer.feed.recipes import RECIPES, Recipe, find_recipe
+from trainer.nn.models import find_factory
+from trainer.plan.run_plan import Pixels, plan_run
+from trainer.runs import checkpoint
+from trainer.runs.checkpoint import Meta
 
 PHOTO_RECIPES = ("imagenet", "randaugment", "autoaugment", "trivial")
 
 OWN = """
 from mindspore.dataset import vision
-from trainer.recipes import Recipe, squeezed
+from trainer.feed.recipes import Recipe, squeezed
 
 def plain(size): return [vision.Decode(), vision.Resize((size, size))]
 def right(): return Recipe(48, plain, plain, mean=(10.0, 20.0, 30.0), std=(50.0, 50.0, 50.0), mixup=0.2)
@@ -148,7 +149,7 @@ def test_checkpoint_is_evaluated_with_the_users_recipe(
         ("imgenet", "unknown recipe 'imgenet'; did you mean 'imagenet'"),
         ("norecipes:right", "recipe 'norecipes:right': no module 'norecipes'"),
         ("ownrecipes:missing", "ownrecipes has no function 'missing'"),
-        ("ownrecipes:listed", "returned a list, expected a trainer.recipes.Recipe"),
+        ("ownrecipes:listed", "returned a list, expected a trainer.feed.recipes.Recipe"),
         ("ownrecipes:asking", "cannot be called without arguments"),
         ("ownrecipes:unscaled", r"mean is \(0.5, 0.5, 0.5\), expected three numbers .* on the scale 0..255"),
         ("ownrecipes:half", "gives only one of mean and std"),
@@ -176,5 +177,5 @@ def test_own_recipe_whose_images_do_not_fit_is_refused(name: str, sentence: str,
 def test_recipes_own_mixing_reaches_the_batches(stripes: Path, cpu: InEffect) -> None:
     recipe = Recipe(32, RECIPES["none"].train, RECIPES["none"].evaluate, mixup=0.5)
     pixels = Pixels(32, (100.0,) * 3, (30.0,) * 3)
-    batches = data.train_batches(stripes, load_dataset(stripes), recipe, pixels, 8, cpu)
+    batches = pipeline.train_batches(stripes, load_dataset(stripes), recipe, pixels, 8, cpu)
     assert next(iter(batches.create_tuple_iterator(num_epochs=1, output_numpy=True)))[1].shape == (8, 3)

@@ -4,10 +4,8 @@ from pathlib import Path
 import pytest
 
 from trainer.config import RunConfig
-from trainer.device import Machine
-from trainer.plan import plan_run
-from trainer.recipes import RECIPES
-from trainer.remedies import (
+from trainer.device.context import Machine
+from trainer.doctor.remedies import (
     HELPS,
     NO_GAIN,
     UNCERTAIN,
@@ -21,6 +19,8 @@ from trainer.remedies import (
     step_remedies,
     weigh,
 )
+from trainer.feed.recipes import RECIPES
+from trainer.plan.run_plan import plan_run
 
 CONFIG = RunConfig("", recipe="imagenet")
 PLACE = Place(workers=8, prefetch=8, cores=8, image_side=224, short_side=480)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.conftest import PHONE, Browser
 from tests.trainer.run_folders import CONFIG, epoch, lines, step, write_evaluation, write_run
-from trainer import cli
+from trainer.cli import commands
 from trainer.errors import TrainerError
 from trainer.report import contents, write_page
 from trainer.report.confusions import most_confused, shown
@@ -88,7 +88,7 @@ def test_package_that_is_missing_is_named(run: Path, package: str, monkeypatch: 
 
 def test_command_says_what_is_missing_and_prints_json(run: Path) -> None:
     (run / "starts.jsonl").unlink()
-    done = CliRunner().invoke(cli.cli, ["report", str(run), "--json"])
+    done = CliRunner().invoke(commands.cli, ["report", str(run), "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["file"], told["runs"][0]["best_accuracy"]) == (str(run / "report.html"), 0.9)

@@ -1,7 +1,7 @@
 import pytest
 
-from trainer.precision import overflow_advice
-from trainer.result import TrainResult, warn_of_skipped
+from trainer.device.precision import overflow_advice
+from trainer.runs.result import TrainResult, warn_of_skipped
 
 
 def result(**changes: object) -> TrainResult:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from schemas.errors import ContractError
-from trainer import checkpoint, faults, loop
+from trainer import loop
+from trainer.cli.progress import Lines, StepReport
 from trainer.config import RunConfig
-from trainer.device import InEffect
+from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
-from trainer.objective import Scores
-from trainer.progress import Lines, StepReport
-from trainer.resume import finished, settled
+from trainer.nn.tasks.classification import Scores
+from trainer.runs import checkpoint, kill_points
+from trainer.runs.resume import finished, settled
 from trainer.signals import StopSignals
 
 # Six steps an epoch, checkpoints after 4, 6, 8 and 12. What else holds state is in test_process.py.
@@ -113,7 +114,7 @@ def test_killed_run_goes_on_to_the_very_weights_and_metrics(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "reach", reach)
+        patch.setattr(kill_points, "reach", reach)
         with pytest.raises(Killed):
             train(config)
     assert finished(config) is None

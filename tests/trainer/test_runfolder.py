@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trainer.errors import Busy, TrainerError
-from trainer.runfolder import next_run_folder, run_folder, scratch, write_whole
+from trainer.runs.folder import next_run_folder, run_folder, scratch, write_whole
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.stop_signals import stop_signals
+from schemas.process.stop_signals import stop_signals
 from trainer.errors import Interrupted
 from trainer.signals import StopSignals
 

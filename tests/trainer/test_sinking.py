@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config import RunConfig
-from trainer.sinking import Sink, decide_pipeline, decide_sink, rounds
+from trainer.device.sink import Sink, decide_pipeline, decide_sink, rounds
 
 
 def ascend(steps: int, graph: bool = True, **asked: object) -> Sink:

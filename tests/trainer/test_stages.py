@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.stages import LEAST_TURN_S, LOOK_S, Lap, Part, Turn, measure, summed_up, take_turns, wait_for_rest
+from trainer.doctor.stages import LEAST_TURN_S, LOOK_S, Lap, Part, Turn, measure, summed_up, take_turns, wait_for_rest
 
 
 class Clock:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
 from trainer.begun import Begun
-from trainer.decision import Decision
-from trainer.starts import Start, begun_with, note_start, software
+from trainer.decisions import Decision
+from trainer.runs.history import Start, begun_with, note_start, software
 
 
 def read(run: Path) -> list[Start]:

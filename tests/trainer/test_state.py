@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.state import RunState
+from trainer.runs.state import RunState
 
 
 def test_best_is_the_later_of_equals_and_a_rise_is_a_true_one() -> None:

@@ -9,9 +9,9 @@ import pytest
 from mindspore import Tensor, amp, nn
 from mindspore.train import FixedLossScaleManager, Model
 
-from trainer.device import InEffect
-from trainer.objective import SmoothedCrossEntropy
-from trainer.step import StepOptions, TrainStep
+from trainer.device.context import InEffect
+from trainer.nn.step import StepOptions, TrainStep
+from trainer.nn.tasks.classification import SmoothedCrossEntropy
 
 STEPS = 3
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.storage import bytes_from_storage, file_system, forget, look_at_storage
+from trainer.doctor.storage import bytes_from_storage, file_system, forget, look_at_storage
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 host:/export /data nfs4 rw 0 0

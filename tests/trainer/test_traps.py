@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainer.traps import Observation, find_traps
+from trainer.doctor.traps import Observation, find_traps
 
 CLEAN = Observation(
     device="CPU",

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from trainer.advice import conclude, recommended
 from trainer.config import RunConfig
-from trainer.device import Machine
+from trainer.device.context import Machine
+from trainer.doctor.advice import conclude, recommended
+from trainer.doctor.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, weigh
+from trainer.doctor.session import Session
+from trainer.doctor.stages import Part, Trainee, Turn
+from trainer.doctor.trials import Trials
+from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError
-from trainer.plan import plan_run
-from trainer.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, weigh
-from trainer.session import Session
+from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
-from trainer.stages import Part, Trainee, Turn
-from trainer.trials import Trials
-from trainer.verdict import Rates
 
 MORE = Remedy("--prefetch 16", {"prefetch": 16}, price="more memory")
 HALF = Remedy("--amp-level O2", {"amp_level": "O2"})
@@ -52,7 +52,7 @@ def _next(rates: list[float], count: int) -> list[float]:
 @pytest.fixture
 def trials(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
     machine = Machine(ascend=False, cores=2)
-    monkeypatch.setattr("trainer.session.this_machine", lambda device: machine)
+    monkeypatch.setattr("trainer.doctor.session.this_machine", lambda device: machine)
     monkeypatch.setattr(Trainee, "compile", lambda self: None)
     plan = plan_run(RunConfig(str(stripes), device="CPU"), machine)
     session = Scripted(plan, tmp_path, 10.0, StopSignals(), lambda text: None)

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from trainer import doctor
-from trainer.advice import conclude
-from trainer.cli import cli
+from trainer.cli.commands import cli
+from trainer.cli.text import doctor_text, number, share
 from trainer.config import RunConfig
-from trainer.convolution import Convolution, Convolutions
-from trainer.doctor import Diagnosis
-from trainer.remedies import Remedy, Tried, weigh
-from trainer.stages import Measured
-from trainer.storage import Storage
-from trainer.traps import Trap
-from trainer.verdict import BALANCED, COMPUTE, Rates, Verdict
-from trainer.wording import doctor_text, number, share
+from trainer.doctor import diagnose
+from trainer.doctor.advice import conclude
+from trainer.doctor.convolution import Convolution, Convolutions
+from trainer.doctor.diagnose import Diagnosis
+from trainer.doctor.remedies import Remedy, Tried, weigh
+from trainer.doctor.stages import Measured
+from trainer.doctor.storage import Storage
+from trainer.doctor.traps import Trap
+from trainer.doctor.verdict import BALANCED, COMPUTE, Rates, Verdict
 
 GIB = 2**30
 
@@ -229,7 +229,7 @@ def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.Monkey
         given.append((config, seconds))
         return FOUND
 
-    monkeypatch.setattr(doctor, "diagnose", fake)
+    monkeypatch.setattr(diagnose, "diagnose", fake)
     asked = ["doctor", "set", "--recipe", "imagenet", "--freeze", "stem"]
     assert CliRunner().invoke(cli, asked).stdout == doctor_text(FOUND) + "\n"
     told = CliRunner().invoke(cli, [*asked, "--seconds", "90", "--json"]).stdout

@@ -13,7 +13,7 @@ from trainer.report.confusions import Shown, shown
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import need, printable, render
-from trainer.runfolder import write_whole
+from trainer.runs.folder import write_whole
 
 PAGE = "report.html"
 PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations

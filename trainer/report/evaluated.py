@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.errors import ContractError
-from schemas.regular_file import read_regular
-from trainer.details import REPORT, ClassScore, WorstRow, picture_name
-from trainer.runfolder import EVALUATIONS
+from schemas.storage.regular_file import read_regular
+from trainer.evaluation.details import REPORT, ClassScore, WorstRow, picture_name
+from trainer.runs.folder import EVALUATIONS
 
 MAX_REPORT_BYTES = 1 << 30
 MAX_PICTURE_BYTES = 1 << 20  # what trainer eval writes is a few dozen KB; anything larger is not from there

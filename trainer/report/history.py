@@ -16,12 +16,12 @@ import numpy as np
 
 from schemas.counting import many
 from schemas.errors import ContractError
-from schemas.regular_file import read_regular
+from schemas.storage.regular_file import read_regular
 from trainer.errors import TrainerError, WrongUsage
 from trainer.report.evaluated import Evaluated, read_evaluations
 from trainer.report.series import Floats, Series
-from trainer.runfolder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
-from trainer.starts import Start
+from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
+from trainer.runs.history import Start
 
 Line = dict[str, Any]
 MAX_BYTES = 4 << 30  # of a file of a run

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.details import ClassScore
+from trainer.evaluation.details import ClassScore
 from trainer.report.compare import Difference, Outcome, Setting
 from trainer.report.confusions import Pair, Shown
 from trainer.report.history import Line, Run, number

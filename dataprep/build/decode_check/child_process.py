@@ -1,0 +1,196 @@
+"""One child process that decodes with MindSpore (prove.py): requests to it, its answers, and how it was lost."""
+
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dataprep.build.decode_check.child import PARENT
+from dataprep.errors import DataprepError
+from schemas.process.native_stderr import stderr_file, take_text
+
+START_S = 300.0
+SLICE_S = 1.0
+STOPPED_S = 30.0  # a child that a signal has stopped for so long is not waited for any longer, also while it starts
+COMMAND = (sys.executable, "-m", "dataprep.build.decode_check.child")
+# What MindSpore, OpenCV, libjpeg, OpenBLAS, Python and the loader say when memory is short.
+_NO_MEMORY = re.compile(
+    r"bad[_ ]alloc|memoryerror|(insufficient|out of|not enough|no more) memory|(cannot|can't|failed to|unable to) "
+    r"(allocate|map segment)|alloc\w* (\w+ )?(failed|failure)|can't start new thread|pthread_create failed|"
+    r"resource temporarily unavailable|unexpected error\..*memory",
+    re.IGNORECASE,
+)
+
+
+class ChildLost(Exception):
+    """The child can answer no more. `blameless` if no image can be the reason."""
+
+    blameless = False
+
+
+class ChildKilled(ChildLost):
+    """The child was ended by SIGKILL: by the kernel for want of memory, or by a person; decoders do not send it."""
+
+    blameless = True
+
+
+class OutOfMemory(ChildLost):
+    """The child was refused memory, in whatever words."""
+
+    blameless = True
+
+
+class ChildDied(ChildLost):
+    """The child ended by another signal or an exit code; `by_signal` says which of them."""
+
+    def __init__(self, text: str, by_signal: bool) -> None:
+        super().__init__(text)
+        self.by_signal = by_signal
+
+
+class ChildLostAtStart(ChildLost):
+    """The child was ended by a signal while it started, as happens where memory is short; no image was named to it."""
+
+    blameless = True
+
+
+class ChildSilent(ChildLost):
+    """The child was busy for longer than one image may take."""
+
+
+class ChildStopped(ChildLost):
+    """The child was silent while it did not run: stopped by a signal, or waiting for a disk."""
+
+    blameless = True
+
+
+def is_out_of_memory(text: str) -> bool:
+    """Return True if a message of a decoder or of an ended process tells of memory that was refused."""
+    return bool(_NO_MEMORY.search(text))
+
+
+class DecoderChild:
+    """Starts at once. Whichever method raises ChildLost, the child is ended by then."""
+
+    def __init__(self, scratch: Path, command: Sequence[str]) -> None:
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        # Its folder is another, so a relative entry would not be found. MindSpore takes paths as UTF-8 in any locale.
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", PARENT: str(os.getpid())}
+        self._stderr = stderr_file()
+        self._process = subprocess.Popen(
+            command,
+            cwd=scratch,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends it
+        )
+        assert self._process.stdout is not None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+        self._ready = False
+        self._ended = False
+
+    def kill(self) -> None:
+        """End the process from any thread; whoever waits for it gets a ChildLost."""
+        self._process.kill()
+
+    def ask(self, request: dict[str, Any], deadline_s: float) -> Iterator[dict[str, Any]]:
+        """The answers to one request, up to `done`, none of which may take longer than `deadline_s` seconds.
+
+        Raises DataprepError when MindSpore cannot be started.
+        """
+        if self._ended:  # and no other could be started
+            raise ChildKilled("the decode process is gone")
+        if not self._ready:
+            self._await_start()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._lose()
+        while "done" not in (answer := self._answer(deadline_s)):
+            yield answer
+
+    def _await_start(self) -> None:
+        try:
+            self._answer(START_S)
+        except ChildDied as lost:
+            if lost.by_signal:  # what is installed wrongly ends by an exit code, each time
+                raise ChildLostAtStart(f"{lost} while it started") from None
+            raise DataprepError(
+                f"MindSpore cannot be started to prove the shards ({lost}); see what `python -c 'import mindspore'` "
+                "says, or go without with --prove off"
+            ) from None
+        except ChildSilent as lost:  # no image was named to it
+            raise ChildStopped(str(lost)) from None
+        self._ready = True
+
+    def _answer(self, deadline_s: float) -> dict[str, Any]:
+        silent_s = self._silence(deadline_s)
+        if silent_s:
+            runs = self._state() not in "TtD"
+            self.end()
+            if runs:
+                raise ChildSilent(f"the decoder was still busy after {silent_s:g} s")
+            raise ChildStopped(f"the decode process was stopped, or waited for a disk, for {silent_s:g} s")
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            self._lose()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _silence(self, deadline_s: float) -> float:
+        """Wait for an answer: 0 when there is one within the deadline, else the seconds waited, which are fewer where
+        the child is stopped. Time in which this process was stopped too, such as by SIGSTOP to the whole job, counts as
+        one slice.
+        """
+        left_s, stopped_s = deadline_s, 0.0
+        while left_s > 0 and stopped_s < STOPPED_S:
+            if self._selector.select(min(left_s, SLICE_S)):
+                return 0.0
+            left_s -= SLICE_S
+            stopped_s = stopped_s + SLICE_S if self._state() in "Tt" else 0.0
+        return 0.0 if self._selector.select(0) else deadline_s - max(0.0, left_s)
+
+    def _state(self) -> str:
+        """The process state as proc(5) has it: T and t stopped, D waiting for a disk."""
+        try:
+            return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2][:1] or "?"
+        except OSError:
+            return "?"
+
+    def _lose(self) -> None:
+        """The child has closed its end of a pipe: raise the ChildLost that says why."""
+        code = self._process.wait()
+        said = take_text(self._stderr)
+        self.end()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        if code == -signal.SIGKILL:
+            raise ChildKilled("the decode process was killed (signal 9)")
+        if is_out_of_memory(said):
+            raise OutOfMemory(f"the decode process was refused memory and ended by {how}")
+        raise ChildDied(f"the decoder ended by {how}", code < 0)
+
+    def end(self) -> None:
+        """End the process and close what belongs to it; may be called again."""
+        if self._ended:
+            return
+        self._ended = True
+        self._process.kill()
+        self._process.wait()
+        self._selector.close()
+        os.close(self._stderr)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()

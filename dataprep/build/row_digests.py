@@ -1,0 +1,104 @@
+"""Digests of single rows: gathered from what workers noted, and read back from the sealed file.
+
+The sha256 of a shard says that it is damaged; these say which of its rows are.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dataprep.build.receipt import blob_digest, noted_rows, row_digest
+from dataprep.build.workdir import Workdir
+from dataprep.errors import DataprepError
+from dataprep.mindrecord import ShardReader, Stored
+from dataprep.plan.store import Plan
+from schemas.dataset import ROW_DIGEST_BYTES, Dataset, Shard, file_sha256
+from schemas.errors import ContractError
+from schemas.layout import ROW_DIGESTS
+from schemas.storage.regular_file import open_regular
+
+
+def stored_digest(stored: Stored) -> bytes:
+    """The digest of a row as it lies in a shard."""
+    blob, raw = stored
+    return row_digest(blob_digest(blob), raw)
+
+
+def built_digests(plan: Plan, work: Workdir) -> Iterator[bytes]:
+    """The digests of all rows of a job whose shards are built, in the order of splits, shards and rows."""
+    receipts = work.receipts()
+    for planned in plan.shards:
+        for noted in noted_rows(work.rows(planned.name)):
+            if not noted.row:  # the notes of an earlier version of this program
+                yield from _read_digests(work, receipts[planned.name].shard)
+                break
+            yield bytes.fromhex(noted.row)
+
+
+def _read_digests(work: Workdir, shard: Shard) -> Iterator[bytes]:
+    path = work.file(shard.name)
+    if file_sha256(path) != shard.sha256:
+        raise DataprepError(
+            f"{path} is damaged (its sha256 differs), and its job noted no digests of rows; shard again into another "
+            "folder"
+        )
+    yield from digests_of(path)
+
+
+def digests_of(path: Path) -> Iterator[bytes]:
+    """The digest of each row of a sound shard, from its data. Raises ContractError."""
+    with ShardReader(path) as reader:
+        for number, stored in reader.stored():
+            if stored is None:
+                raise ContractError(f"{path.name}: row {number} cannot be read")
+            yield stored_digest(stored)
+
+
+class SealedDigests:
+    """The file of row digests of a sealed set, at `path`. Without `full` only its size is looked at.
+
+    `problem` says what is wrong with it; None where it is what was sealed, or where the set was sealed without one.
+    """
+
+    def __init__(self, path: Path, dataset: Dataset, full: bool = True) -> None:
+        self.path = path
+        self.sealed = dataset.row_digests is not None
+        self.problem = self._find_problem(dataset, full)
+        starts, row = {}, 0
+        for shard in dataset.shards:
+            starts[shard.name] = row
+            row += shard.rows
+        self._starts = starts
+
+    @property
+    def unknown(self) -> str:
+        """Why the digest of a row is not known."""
+        return f"{self.problem or f'the set was sealed without {ROW_DIGESTS}'}, and this copy has no notes in .work"
+
+    def _find_problem(self, dataset: Dataset, full: bool) -> str | None:
+        if dataset.row_digests is None:
+            return None
+        if not self.path.is_file():
+            return f"{ROW_DIGESTS} is missing"
+        actual, size = self.path.stat().st_size, dataset.row_digests.bytes
+        if actual != size:
+            return f"{ROW_DIGESTS} has {actual} bytes, {size} were sealed"
+        try:
+            if full and file_sha256(self.path) != dataset.row_digests.sha256:
+                return f"{ROW_DIGESTS} is not what was sealed (its sha256 differs)"
+        except OSError as error:
+            return f"{ROW_DIGESTS} cannot be read: {error.strerror}"
+        return None
+
+    def of(self, shard: Shard) -> Iterator[bytes | None]:
+        """The digest of each row of `shard` as it was sealed; None for each where the file is not sound."""
+        if not self.sealed or self.problem:
+            yield from (None for _ in range(shard.rows))
+            return
+        yield from self.unchecked(shard)
+
+    def unchecked(self, shard: Shard) -> Iterator[bytes]:
+        """What the file holds for the rows of `shard`, sound or not."""
+        with open_regular(self.path) as file:
+            file.seek(self._starts[shard.name] * ROW_DIGEST_BYTES)
+            for _ in range(shard.rows):
+                yield file.read(ROW_DIGEST_BYTES)

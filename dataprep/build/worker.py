@@ -1,0 +1,254 @@
+"""Builds one shard: picklable, idempotent, silent. What it makes lies in its own folder until the parent commits."""
+
+import json
+import os
+import tempfile
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import parent_process
+from pathlib import Path
+from time import perf_counter
+from typing import TextIO, TypeVar
+
+from dataprep.build.decode_check.originals import OriginalsWriter
+from dataprep.build.decode_deadline import DecodeDeadline, DecodeTimeout
+from dataprep.build.encode import ENCODERS
+from dataprep.build.kill_points import reach
+from dataprep.build.read_ahead import Wanted, read_ahead
+from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
+from dataprep.images import Picture, Policy, Refusal, decode, keep_decoders_single
+from dataprep.images.statistics import channel_moments
+from dataprep.items import Reject
+from dataprep.keys import source_path
+from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
+from dataprep.plan import sizes as place
+from dataprep.plan.store import Plan, PlannedItem
+from schemas.dataset import Shard, file_sha256
+from schemas.layout import index_name
+from schemas.process.memory import MemoryShortage, demand_threads, is_shortage
+
+# Pixels are measured on about so many train images, the first of each shard. Rows are in seeded order, so these are
+# a fair sample, and a full decode of so few costs nothing beside a large set.
+MEASURED_IMAGES = 1024
+
+_T = TypeVar("_T")
+
+
+class PagesTooSmall(Exception):
+    """The split's pages do not hold what is in it; build it again with pages of `page_size` bytes."""
+
+    def __init__(self, split: str, page_size: int) -> None:
+        super().__init__(split, page_size)
+        self.split = split
+        self.page_size = page_size
+
+
+def start_process() -> None:
+    """Make a worker process silent and single-threaded, and let it end with its parent, however the parent ends.
+
+    Codecs print to file descriptor 2 from C; one process owns the terminal, and it is not this one. There is a worker
+    for each core, so a decoder or BLAS that starts a thread for each core again only makes them wait for each other.
+    """
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # sent to the whole group; the parent decides what they end
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    keep_decoders_single()
+    demand_threads(2)  # this one, and the one that reads
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def build_shard(task: Task) -> Receipt:
+    """Write the shard of `task` and its index, synced, into a new folder below task.attempts.
+
+    Refused files are listed in the receipt, written rows in ROWS beside the shard. Raises PagesTooSmall,
+    MemoryShortage, and OSError for what is wrong with the disk.
+    """
+    build: _Build | None = None
+    try:
+        attempt = Path(tempfile.mkdtemp(prefix=f"{task.shard.name}-", dir=task.attempts))
+        build = _Build(task, attempt)
+        return _build(task, attempt, build)
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        key = build.at_hand if build else None
+        raise MemoryShortage(task.shard.name, key, str(error) or type(error).__name__) from None
+    finally:
+        if build:
+            build.close()
+
+
+def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
+    with (
+        closing(Plan.open(task.plan)) as plan,
+        closing(read_ahead(_wanted(task, plan), task.deadline_s)) as files,
+        ShardWriter(attempt, task.names, task.shard.number, task.schema, task.geometry) as writer,
+        (attempt / ROWS).open("w") as rows,
+    ):
+        for item, data in build.timed("read", files):
+            reach("build.row")
+            build.tell(item)
+            try:
+                build.add(item, data, writer, rows)
+            except Refusal as refusal:
+                build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
+            build.at_hand = None
+        started = perf_counter()
+        _finish(task, writer)
+    reach("build.finished")
+    shard = describe_shard(writer.path, writer.rows)
+    build.seconds["write"] += perf_counter() - started
+    return build.receipt(shard)
+
+
+def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
+    """The files to read, in row order, with what was said of mended ones since the plan was made."""
+    for item in plan.items(task.shard):
+        if item.key in task.mended:
+            size, mtime_ns = task.mended[item.key]
+            item = item._replace(size=size, mtime_ns=mtime_ns)
+        yield Wanted(source_path(task.source, item.key), item, task.policy.max_bytes)
+
+
+class _Build:
+    """What is noted while a shard is written."""
+
+    def __init__(self, task: Task, attempt: Path) -> None:
+        self.rejects: list[Reject] = []
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.at_hand: str | None = None
+        self._started = perf_counter()
+        self._task = task
+        self._attempt = attempt
+        self._class_rows = [0] * task.classes
+        self._changed: Counter[str] = Counter()
+        self._warnings: Counter[str] = Counter()
+        self._moments = Moments()
+        # Asked for the header alone, nothing decodes a picture to measure it.
+        measures = task.shard.split == "train" and task.policy.check == "decode"
+        self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
+        self._originals = OriginalsWriter(attempt)
+        self._current = os.open(attempt / CURRENT, os.O_RDWR | os.O_CREAT, 0o666)
+        self._deadline = DecodeDeadline(task.deadline_s, attempt / LATE, task.killable)
+
+    def timed(self, stage: str, source: Iterator[_T]) -> Iterator[_T]:
+        """Pass on what `source` yields, and count the time that it takes."""
+        while True:
+            started = perf_counter()
+            found = next(source, None)
+            self.seconds[stage] += perf_counter() - started
+            if found is None:
+                return
+            yield found
+
+    def tell(self, item: PlannedItem) -> None:
+        """Note the file at hand, for the parent to name should this process be killed over it, and those done."""
+        self.at_hand = item.key
+        done = sum(self._class_rows) + len(self.rejects)
+        os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
+
+    def add(self, item: PlannedItem, data: bytes | Refusal, writer: ShardWriter, rows: TextIO) -> None:
+        """Write one row; raises Refusal."""
+        if item.key in self._task.excluded:
+            raise Refusal(*self._task.excluded[item.key])
+        if isinstance(data, Refusal):
+            raise data
+        started = perf_counter()
+        measured = self._moments.images < self._to_measure
+        try:
+            with self._deadline:
+                picture = decode(data, self._task.policy, measured, self._task.decoded_later)
+        except DecodeTimeout:
+            raise decode_timeout(self._task.deadline_s) from None
+        noted = _note(item, data, picture, self._task.policy)
+        if measured and picture.image is not None:
+            self._moments.add(1, *channel_moments(picture.image))
+        decoded = perf_counter()
+        blob, raw = _write(self._task, writer, item, picture)
+        stored = noted.image if blob is picture.data else blob_digest(blob)
+        noted = noted._replace(row=row_digest(stored, raw).hex())
+        rows.write(json.dumps(noted) + "\n")
+        if self._task.decoded_later and picture.encode_s and data.startswith(b"\xff\xd8"):  # a re-encoded JPEG
+            self._originals.add(sum(self._class_rows), data)
+        self._class_rows[item.label] += 1
+        self._changed.update(picture.changed)
+        self._warnings.update(picture.warnings)
+        self.seconds["encode"] += picture.encode_s
+        self.seconds["decode"] += decoded - started - picture.encode_s
+        self.seconds["write"] += perf_counter() - decoded
+
+    def close(self) -> None:
+        """Close what is open, when the shard is finished or given up."""
+        self._deadline.close()
+        self._originals.close()
+        os.close(self._current)
+
+    def receipt(self, shard: Shard) -> Receipt:
+        """The receipt of the finished shard."""
+        self.seconds["all"] = perf_counter() - self._started
+        return Receipt(
+            shard=shard,
+            split=self._task.shard.split,
+            geometry=self._task.geometry,
+            class_rows=self._class_rows,
+            rejects=self.rejects,
+            changed=self._changed,
+            warnings=self._warnings,
+            moments=self._moments,
+            excluded=sorted(self._task.excluded),
+            seconds=dict(self.seconds),
+            attempt=self._attempt,
+        )
+
+
+def decode_timeout(deadline_s: float) -> Refusal:
+    """The reason of an image on which a decoder has spent more than `deadline_s` seconds of CPU time."""
+    return Refusal("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
+
+
+def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
+    """What is noted of a row. Where only headers are looked at, pictures are known again by stored bytes alone."""
+    file = blob_digest(data)
+    image = file if picture.data is data else blob_digest(picture.data)
+    by_bytes = policy.check == "header" and picture.passed
+    pixels = image if by_bytes else blob_digest(picture.deciding_bytes())
+    return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
+
+
+def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> tuple[bytes, bytes]:
+    """Write the row of an image and return its blob and raw part; raises Refusal and PagesTooSmall."""
+    try:
+        return writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
+    except RowTooLarge as error:
+        page_size = place.larger_page(error.needed)
+        if page_size is None:
+            raise Refusal("too_large", f"its row has {error.needed} bytes, more than a MindRecord page") from None
+        raise PagesTooSmall(task.shard.split, page_size) from None
+
+
+def _finish(task: Task, writer: ShardWriter) -> None:
+    try:
+        writer.finish()
+    except HeaderFull:
+        raise PagesTooSmall(task.shard.split, 2 * task.geometry.page_size) from None
+
+
+def describe_shard(path: Path, rows: int) -> Shard:
+    """The manifest's entry of a shard and its index, digests read back from disk."""
+    index = path.with_name(index_name(path.name))
+    sizes = path.stat().st_size, index.stat().st_size
+    return Shard(path.name, rows, sizes[0], file_sha256(path), sizes[1], file_sha256(index))

@@ -1,0 +1,133 @@
+"""Formats without compression, or with little: BMP, PPM and QOI; the sizes in their headers against their bytes."""
+
+import re
+import struct
+
+from dataprep.images.formats.chain import Chain
+
+SURPLUS = "bytes_behind_picture"
+_PADDING = 3  # bytes up to a word, which many writers add
+
+
+# --- QOI
+
+_QOI_END = bytes(7) + b"\1"
+_QOI_RGB, _QOI_RGBA, _QOI_RUN = 0xFE, 0xFF, 0xC0
+_QOI_LONG = {_QOI_RGB: 4, _QOI_RGBA: 5}
+
+
+def qoi_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Whether the chunks stand for as many pixels as the header says, and are followed by the end marker."""
+    if headers_only or len(data) < 14:
+        return Chain()
+    width, height = struct.unpack_from(">II", data, 4)
+    at, left = 14, width * height
+    while left > 0 and at < len(data):
+        head = data[at]
+        if head >= _QOI_RUN and head not in _QOI_LONG:
+            left -= (head & 0x3F) + 1
+            at += 1
+        else:
+            left -= 1
+            at += _QOI_LONG.get(head, 2 if head & 0xC0 == 0x80 else 1)
+    if left > 0:
+        return Chain(f"it ends {left} pixels too early")
+    if left == 0 and len(data) - at < len(_QOI_END) and _QOI_END.startswith(data[at:]):
+        return Chain(warnings=("qoi_without_end_marker",))  # all pixels are there
+    if left < 0 or data[at : at + 8] != _QOI_END:
+        return Chain("its end marker does not follow its last pixel", checksum=True)
+    return Chain(warnings=_surplus(len(data) - at - 8))
+
+
+# --- BMP
+
+_BMP_RLE = {1: 8, 2: 4}  # compression -> bits per pixel
+_BMP_UNCOMPRESSED = frozenset({0, 3, 6})
+
+
+def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Whether the pixels fill what the header announces.
+
+    Wrong file sizes and a few bytes at the end are habits of common writers. That both the announced size of the
+    pixels and the file hold at least a row more than width and height ask for is not.
+    """
+    if headers_only or len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
+        return Chain()  # an OS/2 header announces no size
+    start, header, width, height = struct.unpack_from("<IIii", data, 10)
+    bits, compression, announced = struct.unpack_from("<HII", data, 28)
+    if compression in _BMP_RLE:
+        return _bmp_runs(data, start, width, abs(height), compression)
+    if compression not in _BMP_UNCOMPRESSED or width <= 0:
+        return Chain()
+    row = (width * bits + 31) // 32 * 4
+    needed, there = row * abs(height), len(data) - start
+    if announced >= needed + row and there >= needed + row:
+        problem = f"it announces {announced} bytes of pixels; {width} x {abs(height)} of {bits} bits have {needed}"
+        return Chain(problem, checksum=True)
+    has_profile = header >= _BMP_V5_HEADER
+    return Chain(warnings=() if has_profile else _surplus(there - needed))
+
+
+_BMP_V5_HEADER = 124  # a colour profile may follow the pixels
+
+
+def _bmp_runs(data: bytes, at: int, width: int, height: int, compression: int) -> Chain:
+    """Follow run-length codes to their end marker: Pillow fills up what is missing."""
+    x = y = 0
+    while at + 1 < len(data):
+        count, value = data[at], data[at + 1]
+        at += 2
+        if count:
+            x += count
+        elif value == 0:
+            x, y = 0, y + 1
+        elif value == 1:
+            return Chain()
+        elif value == 2:
+            if at + 2 > len(data):
+                break
+            x, y, at = x + data[at], y + data[at + 1], at + 2
+        else:
+            x += value
+            size = value if compression == 1 else (value + 1) // 2
+            at += size + size % 2
+    complete = y >= height or (y == height - 1 and x >= width)
+    return Chain(None if complete else f"its run-length codes end in row {y} of {height}")
+
+
+# --- PPM
+
+_PPM_HEADER = re.compile(rb"P([456])((?:\s+|#[^\n\r]*[\n\r])+\d+)((?:\s+|#[^\n\r]*[\n\r])+\d+)")
+_PPM_MAXIMUM = re.compile(rb"(?:\s+|#[^\n\r]*[\n\r])+(\d+)")
+
+
+def ppm_chain(data: bytes, headers_only: bool = False) -> Chain:
+    """Whether the bytes behind the header are as many as width, height and depth ask for.
+
+    Another picture may follow, and white space. Anything else as large as a row makes the header doubtful.
+    """
+    found = _PPM_HEADER.match(data)
+    if headers_only or not found:
+        return Chain()
+    width, height = (int(found[i].split()[-1]) for i in (2, 3))
+    at, row = found.end(), (width + 7) // 8
+    if found[1] != b"4":
+        maximum = _PPM_MAXIMUM.match(data, at)
+        if not maximum:
+            return Chain()
+        at, row = maximum.end(), width * (1 if found[1] == b"5" else 3) * (2 if int(maximum[1]) > 255 else 1)
+    at += 1  # one white space
+    surplus = len(data) - at - row * height
+    if surplus < 0:
+        return Chain(f"it has {len(data) - at} bytes of pixels, {width} x {height} pixels have {row * height}")
+    rest = data[at + row * height :]
+    if not rest.strip() or re.match(rb"\s*P[1-7]\s", rest):
+        return Chain(warnings=("several_pictures",) if rest.strip() else ())
+    if surplus >= max(row, 2):
+        problem = f"{surplus} bytes follow its pixels, more than a row: {width} x {height} in its header is doubtful"
+        return Chain(problem, checksum=True)
+    return Chain(warnings=_surplus(surplus))
+
+
+def _surplus(size: int) -> tuple[str, ...]:
+    return (SURPLUS,) if size > _PADDING else ()

@@ -1,0 +1,154 @@
+"""Checks the strips or tiles of a TIFF's picture: libtiff makes a picture of some that are damaged."""
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.formats.lzw import count_lzw
+from dataprep.images.formats.tiff.listener import strip_complaints
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
+_OFFSETS, _SAMPLES, _ROWS, _COUNTS, _PLANAR = 273, 277, 278, 279, 284
+_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS = 322, 323, 324, 325
+_YCBCR = 6
+_DEFLATED_PIECE, _INFLATED_PIECE = 1 << 16, 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """A strip or tile: the bytes of the file, how many they must decode to at least, and at most (a last strip may be
+    as high as the others).
+    """
+
+    data: bytes
+    least: int
+    most: int
+
+
+def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
+    """What is wrong with the first damaged strip or tile of the picture in a directory; None where nothing is seen.
+
+    Deflate streams carry a checksum. LZW and PackBits must decode to the number of bytes that the strip's size asks
+    for. A JPEG must be a whole chain of markers. Fax, ZSTD and LZMA are left to libtiff: see heard_damage, messages.py.
+    """
+    check = _CHECKS.get(tags.get(_COMPRESSION, (1,))[0])
+    if check is None:
+        return None
+    for number, strip in enumerate(_strips(data, tags)):
+        if problem := check(strip, tags):
+            kind = "tile" if _TILE_OFFSETS in tags else "strip"
+            return f"{kind} {number} {problem}"
+    return None
+
+
+_HEARD = {2, 3, 4, 7}  # fax of three kinds, and JPEG: what is wrong with them libtiff says in warnings alone
+_FAX_DAMAGE = re.compile(r"Fax\w*: (Bad code word|Line length mismatch|Premature EO[FL]|Uncompressed data)")
+_JPEG_DAMAGE = re.compile(
+    r"JPEGLib: .*(remature end of|[Bb]ad Huffman code|instead of RST|extraneous bytes before marker 0x(c4|da|d\d))"
+)
+_AT_END = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
+
+
+def heard_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
+    """What libtiff, or libjpeg below it, says of damage in fax and JPEG strips; None where it has no complaint."""
+    if tags.get(_COMPRESSION, (1,))[0] not in _HEARD:
+        return None
+    ends = [sum(place) for place in zip(*_places(tags), strict=False)]
+    for number, text in strip_complaints(data):
+        filled = _AT_END.search(text)
+        if filled and number < len(ends) and not any(data[ends[number] - 2 - int(filled[1]) : ends[number] - 2]):
+            continue  # zeros with which a writer has filled up the scan
+        if _FAX_DAMAGE.match(text) or _JPEG_DAMAGE.match(text):
+            return text
+    return None
+
+
+def reaches_behind(data: bytes, tags: dict[int, tuple[int, ...]]) -> bool:
+    """Return True if a strip or tile lies partly behind the end of the file."""
+    return any(sum(place) > len(data) for place in zip(*_places(tags), strict=False))
+
+
+def _places(tags: dict[int, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Offsets and sizes in bytes of the strips or tiles."""
+    tiled = _TILE_OFFSETS in tags
+    return tags.get(_TILE_OFFSETS if tiled else _OFFSETS, ()), tags.get(_TILE_COUNTS if tiled else _COUNTS, ())
+
+
+def _strips(data: bytes, tags: dict[int, tuple[int, ...]]) -> Iterator[_Strip]:
+    """The strips whose place and size are known; none where subsampled colour makes the size another."""
+    tiled = _TILE_OFFSETS in tags
+    offsets, counts = _places(tags)
+    width, height = (tags.get(tag, (0,))[0] for tag in (_WIDTH, _HEIGHT))
+    bits, samples = tags.get(_BITS, (1,)), tags.get(_SAMPLES, (1,))[0]
+    if len(offsets) != len(counts) or not width or not height:
+        return
+    depth = bits[0] if tags.get(_PLANAR) == (2,) else (sum(bits) if len(bits) == samples else bits[0] * samples)
+    row = ((tags[_TILE_WIDTH][0] if tiled and _TILE_WIDTH in tags else width) * depth + 7) // 8
+    rows = min(tags.get(_ROWS, (height,))[0], height) or height
+    if tiled:
+        rows = tags.get(_TILE_HEIGHT, (height,))[0] or height
+    in_plane = -(-height // rows)
+    known = tags.get(_PHOTOMETRIC, (0,))[0] != _YCBCR
+    for number, (offset, count) in enumerate(zip(offsets, counts, strict=True)):
+        left = rows if tiled else min(rows, height - number % in_plane * rows)
+        if count and offset:
+            yield _Strip(data[offset : offset + count], row * left if known else 0, row * rows if known else 1 << 62)
+
+
+def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
+    inflater = zlib.decompressobj()
+    values = 0
+    try:
+        for at in range(0, len(strip.data), _DEFLATED_PIECE):  # small ones: what is left of each is copied
+            piece = strip.data[at : at + _DEFLATED_PIECE]
+            while piece and not inflater.eof and values <= strip.most:
+                values += len(inflater.decompress(piece, _INFLATED_PIECE))
+                piece = inflater.unconsumed_tail
+    except zlib.error as error:
+        return f"is damaged ({error})"
+    if not strip.least <= values <= strip.most:
+        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, its size asks for {strip.least}"
+    # The checksum stands behind the end: without it nothing tells zeroed bytes from a picture.
+    return None if inflater.eof else "ends before its checksum"
+
+
+def _lzw(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
+    if strip.data[:1] == b"\0" and strip.data[1:2] and strip.data[1] & 1:
+        return None  # the order of bits of a draft of the format; libtiff reads it
+    found = count_lzw(strip.data, 8, most_significant_first=True)
+    if found is None or not strip.least or strip.least <= found.values <= strip.most:
+        return None
+    return f"decodes to {found.values} bytes, its size asks for {strip.least}"
+
+
+def _packbits(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
+    data, at, values = strip.data, 0, 0
+    while at < len(data) and values < strip.most:
+        head = data[at]
+        at += 2 + (head if head < 128 else 0) - (head == 128)
+        values += head + 1 if head < 128 else (257 - head) % 129
+    surplus = len(data) - at
+    if not strip.least or (strip.least <= values <= strip.most and -1 <= surplus <= _PADDING):
+        return None
+    return f"decodes to {values} bytes with {surplus} left over, its size asks for {strip.least}"
+
+
+_PADDING = 3  # bytes with which writers fill a strip up to a word
+
+
+def _jpeg(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
+    if not strip.data.startswith(b"\xff\xd8"):
+        return "is no JPEG"
+    problem = jpeg_chain(strip.data).problem
+    return f"is a damaged JPEG: {problem}" if problem else None
+
+
+_CHECKS: dict[int, Callable[[_Strip, dict[int, tuple[int, ...]]], str | None]] = {
+    5: _lzw,
+    7: _jpeg,
+    8: _deflate,
+    32773: _packbits,
+    32946: _deflate,
+}

@@ -1,0 +1,184 @@
+"""Estimates for a dry run: the size of the shards and the files that will be rejected, from a sample of the images."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+
+from dataprep.build.read_ahead import Wanted, read_ahead
+from dataprep.errors import DataRefused
+from dataprep.images import Refusal, decode, reason_of_head
+from dataprep.keys import source_path
+from dataprep.mindrecord.format import PREFIX, Geometry
+from dataprep.options import ShardOptions
+from dataprep.plan import sizes as place
+from dataprep.plan.store import Plan, PlannedItem
+from schemas.counting import many
+
+SAMPLE = 200
+# Opening a file costs from 0.1 ms (a local disk) to some milliseconds (a share), so there is a limit of each kind.
+HEADS = 20_000
+HEADS_S = 20.0
+_HEAD_BYTES = 2100
+# The scalars of a row in a raw page, and what a row takes in the index (measured).
+_RAW_ROW_BYTES = 64
+_INDEX_ROW_BYTES = 120
+_INDEX_BYTES = 16 << 10  # an index without rows
+_PACKED_ROWS = 20_000  # rows after which a split is taken to go on as it began
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sampled images: bytes of their files, bytes of each row's image, and what was refused by reason."""
+
+    images: int
+    file_bytes: int
+    row_bytes: list[int]
+    refused: Counter[str]
+    seconds: float
+
+
+@dataclass
+class Known:
+    """Files that are known to be rejected without decoding: by the scan, by their size, by their first bytes.
+
+    `looked_at` counts the files whose first bytes were read, `by_label` the rejects of each class.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    by_label: Counter[int] = field(default_factory=Counter)
+    looked_at: int = 0
+
+
+def try_sample(plan: Plan, options: ShardOptions) -> Sample:
+    """Read and decode SAMPLE images, evenly spread over the plan."""
+    items = plan.sample(SAMPLE)
+    rows: list[int] = []
+    refused: Counter[str] = Counter()
+    started = time.perf_counter()
+    wanted = (Wanted(source_path(plan.source, item.key), item, options.policy.max_bytes) for item in items)
+    with closing(read_ahead(wanted, options.deadline)) as files:
+        for _, data in files:
+            try:
+                if isinstance(data, Refusal):
+                    raise data
+                rows.append(len(decode(data, options.policy).data))
+            except Refusal as refusal:
+                refused[refusal.reason] += 1
+    seconds = time.perf_counter() - started
+    return Sample(len(items), sum(item.size for item in items), rows, refused, seconds)
+
+
+def set_bytes(plan: Plan, sample: Sample) -> int:
+    """Estimate the size of all shards and indexes. Pages are filled with rows as the writer does, from the sample."""
+    if not sample.row_bytes:
+        return 0
+    # The sample says how bytes change, the plan how many there are.
+    scale = (plan.bytes / plan.item_count) / max(1.0, sample.file_bytes / sample.images)
+    rows = [round(size * scale) + PREFIX.size for size in sample.row_bytes]
+    accepted = len(rows) / sample.images
+    total = 0
+    for split, shards in plan.splits().items():
+        counts = [max(1, round(shard.items * accepted)) for shard in shards]
+        total += _split_bytes(rows, counts, plan.geometry(split))
+    return total
+
+
+def _split_bytes(rows: Sequence[int], counts: Sequence[int], geometry: Geometry) -> int:
+    """Estimate the shards of a split, which hold `counts` rows; sizes of rows are taken from `rows` in turn."""
+    page = max(geometry.page_size, place.larger_page(max(rows)) or 0)
+    sizes = cycle(rows)
+    total = packed = 0
+    for count in counts:
+        if packed > _PACKED_ROWS:
+            break
+        total += _shard_bytes(sizes, count, page)
+        packed += count
+    overhead = len(counts) * (geometry.header_size + _INDEX_BYTES) + sum(counts) * _INDEX_ROW_BYTES
+    return overhead + round(total * sum(counts) / packed)
+
+
+def _shard_bytes(sizes: Iterator[int], count: int, page: int) -> int:
+    """Estimate the pages of a shard with `count` rows."""
+    packed = min(count, _PACKED_ROWS)
+    pages, last = _packed(islice(sizes, packed), page)
+    blob_pages = round(pages * count / packed)
+    raw_bytes = count * _RAW_ROW_BYTES
+    # The first raw page follows the first blob page; whichever page is last in the file ends with its last row.
+    tail = last if blob_pages > 1 else raw_bytes % page
+    return (blob_pages + -(-raw_bytes // page) - 1) * page + tail
+
+
+def _packed(rows: Iterator[int], page: int) -> tuple[int, int]:
+    """The number of pages that these rows fill, and the bytes used of the last one."""
+    pages, used = 1, 0
+    for size in rows:
+        if used + size > page:
+            pages, used = pages + 1, 0
+        used += size
+    return pages, used
+
+
+def known_rejects(plan: Plan, max_bytes: int) -> Known:
+    """What is known to be rejected: by the scan, by size, and by the first bytes of up to HEADS files."""
+    known = Known(Counter(reject.reason for reject in plan.rejects()))
+    deadline = time.monotonic() + HEADS_S
+    for item in plan.sample(HEADS):
+        if time.monotonic() > deadline:
+            break
+        reason = _reason(plan.source, item, max_bytes)
+        known.looked_at += 1
+        if reason:
+            known.reasons[reason] += 1
+            known.by_label[item.label] += 1
+    return known
+
+
+def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
+    if not item.size:
+        return "empty"
+    if item.size > max_bytes:
+        return "too_large"
+    try:
+        head = _head(source_path(source, item.key))
+    except PermissionError:
+        return "permission_denied"
+    except OSError:
+        return None  # the sample and the job say more
+    return reason_of_head(head)
+
+
+def _head(path: str | bytes) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _HEAD_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def stopped_by(plan: Plan, options: ShardOptions, known: Known, sample: Sample) -> str | None:
+    """Which budget of rejects will end the job, or seems to; None where none will."""
+    scanned = len(plan.rejects())
+    candidates = plan.item_count + scanned
+    certain = known.reasons.total()
+    code = f"the job would end with exit code {DataRefused.exit_code}, nothing sealed"
+    if not options.max_rejects.allows(certain, candidates):
+        return f"that is more than --max-rejects {options.max_rejects} allows of {candidates:,}: {code}"
+    for label, name in enumerate(plan.classes):
+        files = sum(rows[label] for rows in plan.class_rows().values())
+        if not options.max_class_loss.allows(known.by_label[label], files):
+            return (
+                f"{known.by_label[label]:,} of them are of the {many(files, 'file')} of class '{name}', more than "
+                f"--max-class-loss {options.max_class_loss} allows: {code}"
+            )
+    likely = scanned + round(plan.item_count * sample.refused.total() / max(1, sample.images))
+    if not options.max_rejects.allows(likely, candidates):
+        how = "is" if sample.images == plan.item_count else "would be, at the rate of the sample,"
+        return (
+            f"in all that {how} {likely:,} of {candidates:,}, more than --max-rejects {options.max_rejects} allows: "
+            f"{code}"
+        )
+    return None

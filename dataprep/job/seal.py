@@ -1,0 +1,158 @@
+"""From the receipts of all shards to the sealed manifest: is nothing lost, does the budget hold, what is in it."""
+
+import os
+from collections import Counter
+from dataclasses import asdict, replace
+
+from dataprep.build.receipt import Moments, Receipt
+from dataprep.build.row_digests import built_digests
+from dataprep.build.workdir import Workdir
+from dataprep.errors import DataprepError, DataRefused
+from dataprep.items import Reject
+from dataprep.job import duplicates
+from dataprep.job.duplicates import Duplicate
+from dataprep.job.quarantine import NotCopied, copy_refused
+from dataprep.keys import key_to_path
+from dataprep.options import ShardOptions
+from dataprep.plan.store import Plan
+from schemas.counting import are, many, were
+from schemas.dataset import Dataset, PixelStats, Split
+from schemas.layout import REFUSED
+from schemas.record import load_schema
+
+_OTHER_KIND = ("unsupported_format", "not_an_image")
+
+
+def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> tuple[Dataset, NotCopied]:
+    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not.
+
+    Returns the sealed set, and the refused files that could not be copied to --quarantine.
+    """
+    receipts = work.receipts()
+    gone = [planned.name for planned in plan.shards if planned.name not in receipts]
+    if gone:
+        raise DataprepError(
+            f"{gone[0]} was built and its files or its receipt in {work.folder} are gone now: something else removed "
+            "or moved them; the same command builds it again"
+        )
+    ordered = [receipts[planned.name] for planned in plan.shards]
+    rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
+    dataset = _dataset(plan, options, ordered, Counter(reject.reason for reject in rejects), found)
+    lost = dataset.found - dataset.written - len(rejects) - sum(dataset.ignored.values())
+    if lost:
+        raise AssertionError(f"{lost} files were found and neither written, rejected nor ignored")
+    not_copied = _quarantine(plan, work, options, rejects)
+    problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
+    if problem:
+        listed = work.save_rejects(rejects)
+        work.log(REFUSED, problem=problem)
+        raise DataRefused(
+            f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
+            f"{_shown(not_copied)}"
+        )
+    dataset = replace(dataset, row_digests=work.save_row_digests(built_digests(plan, work)))
+    work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
+    return dataset, not_copied
+
+
+def _quarantine(plan: Plan, work: Workdir, options: ShardOptions, rejects: list[Reject]) -> NotCopied:
+    """Copy the refused files aside where that is asked for; the run log names each that could not be copied."""
+    if options.quarantine is None:
+        return {}
+    failed = copy_refused(plan.source, options.quarantine, rejects, options.deadline)
+    for key, problem in failed.items():
+        work.log("not_copied", key=key, problem=problem)
+    return failed
+
+
+def _shown(not_copied: NotCopied) -> str:
+    for key, problem in not_copied.items():
+        return f". {len(not_copied)} of them could not be copied to --quarantine, the first '{key}': {problem}"
+    return ""
+
+
+def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], dataset: Dataset) -> str | None:
+    """Which budget the rejects exceed, in words."""
+    candidates = dataset.written + len(rejects)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
+    if not dataset.written:
+        return f"none of the {many(candidates, 'file')} could be written ({reasons})"
+    if not options.max_rejects.allows(len(rejects), candidates):
+        refused = f"{len(rejects)} of {many(candidates, 'file')} {were(len(rejects))} refused ({reasons})"
+        return (
+            f"{refused}, more than --max-rejects "
+            f"{options.max_rejects} allows (the same command with a larger --max-rejects seals what was built)"
+        )
+    planned = [sum(rows) for rows in zip(*plan.class_rows().values(), strict=True)]
+    written = [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
+    for name, before, after in zip(plan.classes, planned, written, strict=True):
+        if not options.max_class_loss.allows(before - after, before):
+            return (
+                f"class '{name}' lost {before - after} of its {many(before, 'file')}, more than --max-class-loss "
+                f"{options.max_class_loss} allows (the same command with a larger --max-class-loss seals what was "
+                "built)"
+            )
+    return None
+
+
+def _leaks(options: ShardOptions, found: list[Duplicate]) -> str | None:
+    leaks = [duplicate for duplicate in found if duplicate.is_leak]
+    if options.duplicates != "fail" or not leaks:
+        return None
+    keys = " and ".join(f"'{key}'" for key in leaks[0].keys[:2])
+    return (
+        f"{many(len(leaks), 'picture')} of val or test {are(len(leaks))} in train too, the first as {keys} "
+        "(--duplicates drop --restart leaves the train copies out)"
+    )
+
+
+def _advice(plan: Plan, rejects: list[Reject]) -> str:
+    """What to do about files of a kind that nobody meant to train on, such as SVGs beside their PNGs."""
+    endings = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
+    for ending, count in endings.most_common(1):
+        if ending and count == plan.count_ending(ending):  # no sound file would go with them
+            return f"; --ignore '*{key_to_path(ending)}' --restart leaves out {count} of them"
+    return ""
+
+
+def _dataset(
+    plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str], found: list[Duplicate]
+) -> Dataset:
+    changed: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
+    moments = Moments()
+    for receipt in receipts:
+        changed.update(receipt.changed)
+        warnings.update(receipt.warnings)
+        moments.add(receipt.moments.images, receipt.moments.mean, receipt.moments.square)
+    return Dataset(
+        schema=load_schema(options.schema),
+        classes=plan.classes,
+        splits={split: _split(receipts, split, len(plan.classes)) for split in plan.splits()},
+        found=plan.found,
+        rejected=rejected,
+        ignored=plan.ignored,
+        changed=changed,
+        duplicates=duplicates.count(found),
+        warnings=warnings,
+        policy=asdict(options.policy),
+        plan={"layout": plan.layout, "options": options.deciding()},
+        pixels=_pixels(moments),
+    )
+
+
+def _split(receipts: list[Receipt], name: str, classes: int) -> Split:
+    own = [receipt for receipt in receipts if receipt.split == name]
+    rows = [sum(receipt.class_rows[label] for receipt in own) for label in range(classes)]
+    return Split(class_rows=tuple(rows), shards=tuple(receipt.shard for receipt in own))
+
+
+def _pixels(moments: Moments) -> PixelStats | None:
+    if not moments.images:
+        return None
+    mean = [value / moments.images for value in moments.mean]
+    square = [value / moments.images for value in moments.square]
+    std = [max(0.0, s - m * m) ** 0.5 for m, s in zip(mean, square, strict=True)]
+    # Six decimals are far below what a sample can tell.
+    m, s = [round(v, 6) for v in mean], [round(v, 6) for v in std]
+    return PixelStats((m[0], m[1], m[2]), (s[0], s[1], s[2]), moments.images)

@@ -1,0 +1,261 @@
+"""Items to splits to shards: the plan fixes which file goes where before the first byte is written.
+
+The plan is one SQLite file, written once and then only read, so a million files cost disk and not memory.
+"""
+
+import json
+import sqlite3
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from dataprep.errors import DataprepError, DataRefused
+from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject
+from dataprep.keys import encode_name, key_to_path
+from dataprep.options import ShardOptions
+from dataprep.plan import sizes
+from schemas.counting import many
+from schemas.layout import shard_name
+
+_TABLES = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE found(key TEXT, class INT, split TEXT, size INT, mtime_ns INT, rank INT);
+CREATE TABLE reject(key TEXT, reason TEXT, detail TEXT);
+CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size INT, mtime_ns INT);
+CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
+CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT, val INT, test INT);
+"""
+# A class's files in seeded order: the first go to val, the next to test, the rest to train.
+_PLACE = """
+INSERT INTO item(key, label, split, size, mtime_ns)
+SELECT key, label, coalesce(split, CASE WHEN place <= val THEN 'val' WHEN place <= val + test THEN 'test'
+    ELSE 'train' END) AS side, size, mtime_ns FROM (
+    SELECT f.key, c.label, f.split, f.size, f.mtime_ns, f.rank, c.val, c.test,
+        row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) AS place
+    FROM found f JOIN class c ON c.id = f.class)
+ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
+"""
+
+
+def make_plan(path: Path, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+    """Write the plan of what a scan found into an SQLite file at `path`; raises DataprepError when there is no plan.
+
+    `source` is the folder's absolute path as portable_path gives it, kept so that a rerun with another is noticed.
+    """
+    path.open("wb").close()  # SQLite does not say why it cannot make a file
+    # No locks: the job holds its own, and some file systems have none.
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as db:
+        fill_plan(db, found, source, layout, options)
+
+
+def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+    """make_plan on an open, empty database: `sqlite3.connect("")` keeps a dry run's plan off the disk's folders."""
+    db.execute("PRAGMA journal_mode = OFF")
+    db.execute("PRAGMA synchronous = OFF")
+    db.executescript(_TABLES)
+    intake = _Intake(db, options.seed)
+    intake.take(found)
+    classes = _class_order(intake.folders, options.classes)
+    warnings = _class_warnings(classes, options.classes is not None)
+    _add_classes(db, classes, intake.classes, options)
+    db.execute(_PLACE)
+    db.execute("DROP TABLE found")
+    items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
+    if not items:
+        raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
+    geometry = _add_shards(db, options)
+    meta = {
+        "source": source,
+        "layout": layout,
+        "options": options.deciding(),
+        "ignored": dict(sorted(intake.ignored.items())),
+        "items": items,
+        "geometry": geometry,
+        "largest": largest,
+        "fingerprint": sizes.fingerprint(intake.fingerprint),
+        "warnings": [
+            *intake.notices,
+            *warnings,
+            *_option_warnings(db, layout, options),
+            *_empty_classes(db, options.empty_classes),
+            *_count_warnings(db),
+        ],
+    }
+    db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
+    db.commit()
+
+
+_EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,test}/<class>/<image>"}
+
+
+class _Intake:
+    """Sorts what a scan yields into tables and counts. Holds a batch of items, never all."""
+
+    def __init__(self, db: sqlite3.Connection, seed: int) -> None:
+        self._db = db
+        self._seed = seed
+        self.ignored: Counter[str] = Counter()
+        self.folders: list[Folder] = []
+        self.notices: list[str] = []
+        self.classes: dict[str, int] = {}  # the number by which a class goes in `found`
+        self.fingerprint = 0
+
+    def take(self, found: Iterable[Found]) -> None:
+        items = self._items(found)
+        while batch := list(islice(items, 5000)):
+            self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?)", batch)
+
+    def _items(self, found: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
+        for entry in found:
+            if isinstance(entry, Item):
+                key, name, split, size, mtime_ns = entry
+                rank = sizes.rank(self._seed, key)
+                self.fingerprint += sizes.fingerprint_part(rank, size, mtime_ns)
+                yield key, self.classes.setdefault(name, len(self.classes)), split, size, mtime_ns, rank
+            elif isinstance(entry, Ignored):
+                self.ignored[entry.rule] += 1
+            elif isinstance(entry, Reject):
+                self._db.execute("INSERT INTO reject VALUES(?, ?, ?)", (entry.key, entry.reason, entry.detail))
+            elif isinstance(entry, Folder):
+                self.folders.append(entry)
+            elif isinstance(entry, Notice):
+                self.notices.append(entry.text)
+            else:  # pipeline.scan ends with these
+                raise DataRefused(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
+
+
+def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
+    """Class names in label order: as given, else as ImageFolderDataset sorts folders, by their bytes."""
+    train = {folder.class_name for folder in folders if folder.split in (None, "train")}
+    classes = list(given) if given is not None else sorted(train, key=lambda name: encode_name(key_to_path(name)))
+    for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
+        if folder.class_name not in classes:
+            what = "the list of --classes" if given is not None else "train, whose classes all splits use"
+            where = f"{folder.split}/" if folder.split else ""
+            raise DataprepError(
+                f"class folder '{where}{folder.class_name}' is not in {what}; "
+                f"add it there, or leave it out with --ignore '{folder.class_name}'"
+            )
+    if not classes:
+        raise DataprepError("SOURCE has no class folder; expected SOURCE/<class>/<image>")
+    return classes
+
+
+def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
+    return [*_twin_warnings(classes), *_number_warnings(classes, ordered)]
+
+
+def _twin_warnings(classes: list[str]) -> list[str]:
+    """Classes that a person would take for one: they differ in case, or in how an accent is written (NFC, NFD)."""
+    seen: dict[str, str] = {}
+    twins = []
+    for name in classes:
+        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if first != name:
+            twins.append(f"the classes '{first}' and '{name}' differ only in case or in how an accent is written")
+    return twins
+
+
+def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
+    numbers = [name for name in classes if name.isascii() and name.isdigit()]
+    if ordered or len(numbers) < 2 or numbers == sorted(numbers, key=int):
+        return []
+    return [
+        f"class names are numbers that sort as text ('{classes[0]}', '{classes[1]}', ...), "
+        "as ImageFolderDataset does; where a label must equal its number, give the order with --classes FILE"
+    ]
+
+
+def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, int], options: ShardOptions) -> None:
+    counts = dict(db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class"))
+    rows = [
+        (name, label, numbers.get(name), *sizes.quotas(counts.get(numbers.get(name), 0), options.val, options.test))
+        for label, name in enumerate(classes)
+    ]
+    db.executemany("INSERT INTO class VALUES(?, ?, ?, ?, ?)", rows)
+
+
+def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
+    """Cut each split into shards; the geometry of each split."""
+    query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
+    splits = {split: rest for split, *rest in db.execute(query).fetchall()}
+    train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
+    shard_size = options.shard_size or sizes.shard_size(sum(rest[2] for rest in splits.values()))
+    geometry = {}
+    rows = {split: last - first + 1 for split, (first, last, _, _) in splits.items()}
+    most = rows.get("train", max(rows.values(), default=0))
+    if options.num_shards and options.num_shards > most:
+        images = many(most, "image")
+        raise DataprepError(f"--num-shards {options.num_shards} is more than the {images} to put into them")
+    for split, (first, last, size, largest) in splits.items():
+        count = sizes.shard_count(size, train_bytes, shard_size, options.num_shards)
+        count = min(count, rows[split])  # a tiny --shard-size means a shard per image, not empty ones
+        _cut_split(db, split, first, last, size, count)
+        planned = sizes.geometry((size + rows[split] * sizes.ROW_OVERHEAD) // count, largest, count)
+        geometry[split] = [planned.header_size, planned.page_size]
+    return geometry
+
+
+def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: int, count: int) -> None:
+    starts: list[tuple[int, int]] = []  # of each shard: its first item, and the bytes before it
+    before = begin = 0
+    for item, item_size in db.execute("SELECT id, size FROM item WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)):
+        while before >= begin and len(starts) < count:
+            starts.append((item, before))
+            begin = sizes.shard_begin(len(starts), size, count)
+        before += item_size
+    starts += [(last + 1, before)] * (count + 1 - len(starts))
+    rows = [
+        (shard_name(split, number, count), split, number, start, end - 1, after - at)
+        for number, ((start, at), (end, after)) in enumerate(pairwise(starts))
+    ]
+    db.executemany("INSERT INTO shard VALUES(?, ?, ?, ?, ?, ?)", rows)
+
+
+def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
+    """What to say of classes without a file; they keep their labels. Raises DataprepError where that is wanted."""
+    query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item) ORDER BY label"
+    names = [name for (name,) in db.execute(query)]
+    if not names or wanted == "keep":
+        return []
+    have = "has" if len(names) == 1 else "have"
+    said = f"{many(len(names), 'class', 'classes')} {have} a label but no image: {_some(names)}"
+    if wanted == "error":
+        raise DataprepError(f"{said}; --empty-classes warn keeps their labels, --ignore leaves a folder out")
+    return [said]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions) -> list[str]:
+    """Options that do nothing here, or hardly what was meant by them."""
+    warnings = []
+    if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
+        warnings.append("SOURCE has its splits as folders, so --val and --test do nothing")
+    (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
+    if empty and options.num_shards:
+        warnings.append(
+            f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is more than there is to fill"
+        )
+    return warnings
+
+
+def _count_warnings(db: sqlite3.Connection) -> list[str]:
+    """Classes that a split lacks, though another has images of them."""
+    warnings = []
+    splits = [split for (split,) in db.execute("SELECT split FROM item GROUP BY split ORDER BY min(id)")]
+    for split in splits:
+        query = (
+            "SELECT name FROM class WHERE label IN (SELECT label FROM item) "
+            "AND label NOT IN (SELECT label FROM item WHERE split = ?) ORDER BY label"
+        )
+        names = [name for (name,) in db.execute(query, (split,))]
+        if names:
+            warnings.append(f"{split} has no image of {len(names)} of the classes: {_some(names)}")
+    return warnings

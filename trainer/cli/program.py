@@ -1,0 +1,43 @@
+"""Runs a command and turns what it raises into one line on stderr and an exit code."""
+
+import sys
+
+import click
+
+from schemas.errors import ContractError
+from schemas.process.working_directory import leave_unusable_directory
+from trainer.cli.labels import HELP_SHOWN, label, usage_error
+from trainer.errors import Interrupted, TrainerError
+from trainer.failures import disk_error, disk_error_behind
+
+FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
+
+
+def run_program(cli: click.Group) -> int:
+    """Run a command; return the exit code that says what went wrong, after one line on stderr."""
+    leave_unusable_directory()
+    try:
+        code = cli.main(standalone_mode=False)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else FAILED
+    except click.Abort:
+        return tell("stopped", INTERRUPTED)
+    except HELP_SHOWN as error:
+        error.show()
+        return USAGE
+    except click.ClickException as error:
+        return tell(usage_error(error), USAGE)
+    except (TrainerError, ContractError, Interrupted) as error:
+        return tell(str(error), getattr(error, "exit_code", REFUSED))
+    except (OSError, RuntimeError, ValueError) as error:
+        if (behind := disk_error_behind(error)) is None:
+            raise
+        told = disk_error(behind)
+        return tell(str(told), told.exit_code)
+    return code if isinstance(code, int) else 0
+
+
+def tell(message: str, code: int) -> int:
+    """Print an error; return `code`."""
+    click.echo(label("Error", "red", sys.stderr) + message, err=True)
+    return code

@@ -1,0 +1,243 @@
+"""What a run tells while it works: a bar on a terminal, plain lines elsewhere. Always on the stream given (stderr)."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+import click
+
+from schemas.config_lists import replaced_lists
+from schemas.counting import many
+from trainer.cli.labels import label
+from trainer.decisions import Decision, settings_table
+from trainer.device import rank
+
+LEAST_BAR = 6  # columns; measures are left out before the bar becomes shorter
+LARGE = 1e4  # from here on four digits say more than four decimals
+
+
+class Command(click.Command):
+    """A command that says, before it begins, which lists of its --config file are not in effect."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        for replaced in () if rank.launched() else replaced_lists(ctx):  # then the launcher has said it
+            click.echo(label("Warning", "yellow", sys.stderr) + replaced, err=True)
+        return super().invoke(ctx)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """A step within an epoch. `data_wait` is the share of time spent waiting for data, None where it is not seen:
+    before a step was timed, and when the device fetches its own batches. `images_per_s` is None until one
+    was timed.
+
+    `lr` is the learning rate of the last update. `skipped` counts the updates left out since the start because a
+    gradient overflowed. `best` is the highest val accuracy of the run so far, None before one was measured. `left_s` is
+    how long the run will last at this speed, in seconds; None before a step was timed.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    images_per_s: float | None
+    data_wait: float | None
+    lr: float | None = None
+    skipped: int = 0
+    best: float | None = None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch. `step` counts from the start of the run; `lr` is that of its last step; times in seconds.
+
+    `loss` is the mean over the epoch's steps, label smoothing included, so it does not reach 0. `skipped` counts the
+    updates left out since the start because a gradient overflowed. The val fields are None without a val split, and
+    `images_per_s` where no step was timed.
+    """
+
+    epoch: int
+    step: int
+    loss: float
+    lr: float
+    images_per_s: float | None
+    data_wait: float | None
+    skipped: int
+    train_s: float
+    val_s: float
+    val_loss: float | None
+    val_accuracy: float | None
+
+
+class Progress(Protocol):
+    """The five things a run reports."""
+
+    def note(self, text: str) -> None:
+        """A sentence of its own."""
+
+    def settings(self, decisions: Sequence[Decision]) -> None:
+        """The table of what was asked for and what is in effect."""
+
+    def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """An epoch of `steps` batches begins."""
+
+    def step(self, report: StepReport) -> None:
+        """Some steps are done."""
+
+    def epoch_end(self, report: EpochReport) -> None:
+        """An epoch is trained and evaluated."""
+
+
+class Silent:
+    """Says nothing: another rank speaks."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def settings(self, decisions: Sequence[Decision]) -> None:
+        """Nothing."""
+
+    def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """Nothing."""
+
+    def step(self, report: StepReport) -> None:
+        """Nothing."""
+
+    def epoch_end(self, report: EpochReport) -> None:
+        """Nothing."""
+
+
+class Lines:
+    """Plain lines: one every `every` steps and one an epoch; `verbose` shows plain defaults among the settings too."""
+
+    def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
+        self.stream = stream
+        self.every = every
+        self.verbose = verbose
+        self.epochs = self.steps = 0
+
+    def note(self, text: str) -> None:
+        """Write the text."""
+        print(text, file=self.stream, flush=True)
+
+    def settings(self, decisions: Sequence[Decision]) -> None:
+        """Write the table, as wide as the terminal if the stream is one."""
+        self.note(settings_table(decisions, terminal_width(self.stream), self.verbose))
+
+    def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """Remember the totals."""
+        self.epochs, self.steps = epochs, steps
+
+    def step(self, report: StepReport) -> None:
+        """Write each `every`th step; the epoch's last has the epoch's line."""
+        if report.step % self.every == 0 and report.step != self.steps:
+            measures = "  ".join(measure for _, measure in _measures(report))
+            self.note(f"epoch {report.epoch}/{self.epochs}  step {report.step}/{self.steps}  {measures}")
+
+    def epoch_end(self, report: EpochReport) -> None:
+        """Write the epoch's line."""
+        name, width = f"epoch {report.epoch}/{self.epochs}  ", terminal_width(self.stream)
+        self.note(name + fitting(_epoch_measures(report), None if width is None else width - len(name)))
+
+
+class Bar(Lines):
+    """A tqdm bar an epoch, which the epoch's line replaces."""
+
+    def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
+        super().__init__(stream, every, verbose)
+        self.bar: Any = None
+
+    def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
+        """Open the bar."""
+        from tqdm import tqdm
+
+        super().epoch_begin(epoch, epochs, steps)
+        # The postfix has what tqdm would say of speed and time, in images and for the whole run.
+        form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
+        name = f"epoch {epoch}/{epochs}"
+        self.bar = tqdm(total=steps, desc=name, file=self.stream, leave=False, dynamic_ncols=True, bar_format=form)
+
+    def step(self, report: StepReport) -> None:
+        """Move the bar; with sink one report stands for many steps."""
+        width = terminal_width(self.stream)
+        # tqdm puts ", " before the postfix, and one column stays free.
+        fixed = f"epoch {report.epoch}/{self.epochs} || {report.step}/{self.steps}, "
+        room = None if width is None else width - len(fixed) - LEAST_BAR - 1
+        self.bar.set_postfix_str(fitting(_measures(report), room), refresh=False)
+        self.bar.update(report.step - self.bar.n)
+
+    def epoch_end(self, report: EpochReport) -> None:
+        """Close the bar and write the epoch's line."""
+        self.bar.close()
+        super().epoch_end(report)
+
+
+def make_progress(stream: TextIO, every: int, verbose: bool = False) -> Progress:
+    """A bar when the stream is a terminal, lines otherwise."""
+    return Bar(stream, every, verbose) if stream.isatty() else Lines(stream, every, verbose)
+
+
+def settings_shower(every: bool) -> Callable[[Sequence[Decision]], None]:
+    """What writes a table of settings on stderr: with plain defaults when `every` line is wanted."""
+    return Lines(sys.stderr, 1, every).settings
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """The columns of the terminal that a stream writes to; None where it is none, or does not know its size."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):  # ValueError: a stream without a descriptor, or a closed one
+        return None
+
+
+def decimals(value: float) -> str:
+    """A loss for people: four decimals, or four digits where it is large."""
+    return f"{value:.4f}" if abs(value) < LARGE else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as M:SS, or H:MM:SS."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
+    """The measures, each after its rank, on one line of at most `width`; the highest ranks are left out first."""
+    kept = list(measures)
+    while width is not None and kept and len("  ".join(measure for _, measure in kept)) > width:
+        kept.remove(max(kept))
+    return "  ".join(measure for _, measure in kept)
+
+
+def _measures(report: StepReport) -> list[tuple[int, str]]:
+    """What is told of a step, in the order of the line, each after its rank: see `fitting`."""
+    parts = [(0, [f"loss {decimals(report.loss)}"])]
+    parts += [(4, [] if report.lr is None else [f"lr {report.lr:.3g}"])]
+    parts += [(5, _rate(report.images_per_s)), (6, _wait(report.data_wait)), (1, _skipped(report.skipped))]
+    parts += [(3, [] if report.best is None else [f"best {report.best:.2%}"])]
+    parts += [(2, [] if report.left_s is None else [f"{duration(report.left_s)} left"])]
+    return [(rank, text) for rank, texts in parts for text in texts]
+
+
+def _epoch_measures(report: EpochReport) -> list[tuple[int, str]]:
+    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _rate(report.images_per_s)), (5, _wait(report.data_wait))]
+    parts += [(2, _skipped(report.skipped))]
+    if report.val_accuracy is not None and report.val_loss is not None:
+        parts += [(3, [f"val loss {decimals(report.val_loss)}"]), (1, [f"val accuracy {report.val_accuracy:.2%}"])]
+    return [(rank, text) for rank, texts in parts for text in texts]
+
+
+def _rate(images_per_s: float | None) -> list[str]:
+    return [] if images_per_s is None else [f"{images_per_s:.0f} images/s"]
+
+
+def _wait(data_wait: float | None) -> list[str]:
+    return [] if data_wait is None else [f"data wait {data_wait:.0%}"]
+
+
+def _skipped(skipped: int) -> list[str]:
+    return [f"{many(skipped, 'update')} skipped"] if skipped else []

@@ -1,0 +1,143 @@
+"""Which CPU instructions MindSpore's convolutions use: the cap that oneDNN reads when its first primitive is made.
+
+oneDNN 3 (in MindSpore 2.9 and later; 2.7 and 2.8 have 2.2) prefers `jit_uni_ncsp` where AVX-512 is allowed. With the
+plain weights that MindSpore hands over, that is its reference path: 27 to 70 times slower than `gemm:jit`, which it
+takes under a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on the small model that was tried).
+"""
+
+import importlib.metadata
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from schemas.process.host import INSTRUCTION_SETS, instruction_set
+from trainer.begun import Begun
+from trainer.decisions import Decision
+
+ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
+OURS = "TRAINER_MAX_CPU_ISA"  # what the trainer itself has set: a child must not take it for a wish of the user's
+FIRST_SLOW = (2, 9)  # MindSpore's first version with oneDNN 3
+LEVELS = tuple(INSTRUCTION_SETS)  # from the narrowest up
+AVX2, AVX512 = "AVX2", "AVX512_CORE"
+OTHER_CPU = "not x86"
+# oneDNN's further names. What they add to a level is for 8 and 16 bits; MindSpore's convolutions are float32.
+SYNONYMS = {"AVX2_VNNI": AVX2, "AVX2_VNNI_2": AVX2}
+NOT_KEPT = "this run began with a version that did not note its CPU kernels"
+INEXACT = "the weights will differ in the last bits from those of an undisturbed run"
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The facts that decide: `best` is the CPU's widest level, None when it is not x86; `variable` and `value` are the
+    cap that the user has set, empty without one; `mindspore` is the installed version, empty when not known.
+    """
+
+    best: str | None = None
+    variable: str = ""
+    value: str = ""
+    mindspore: str = ""
+
+    @property
+    def is_slow(self) -> bool:
+        """Return True if convolutions take the reference path unless oneDNN is told otherwise."""
+        return self.best == AVX512 and _has_onednn_3(self.mindspore)
+
+
+def _has_onednn_3(mindspore: str) -> bool:
+    version = re.match(r"(\d+)\.(\d+)", mindspore)
+    return version is None or (int(version[1]), int(version[2])) >= FIRST_SLOW
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What is in effect: `level`, by the `cap` that the trainer sets, None where it leaves all as it is. `warning` says
+    why a resume cannot be exact, empty when nothing is in its way.
+    """
+
+    cap: str | None
+    level: str
+    decision: Decision
+    warning: str = ""
+
+
+def this_processor(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Processor:
+    """Look at the CPU, the environment and the installed MindSpore, which is not imported."""
+    try:
+        version = importlib.metadata.version("mindspore")
+    except importlib.metadata.PackageNotFoundError:  # installed under another name
+        version = ""
+    variable = _variable_of_user(environment, version)
+    return Processor(instruction_set(root), variable, environment.get(variable, ""), version)
+
+
+def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
+    # As oneDNN does it: an empty value counts as none (tried on 3.10), and 2.2 knows the older spelling only.
+    for name in (ONEDNN, DNNL) if _has_onednn_3(version) else (DNNL,):
+        value = environment.get(name, "")
+        if value and value != environment.get(OURS):
+            return name
+    return ""
+
+
+def decide_kernels(processor: Processor, begun: Begun | None = None) -> Kernels:
+    """What the CPU's kernels use: what the user has set, or else what the run `begun` used, or else what is fast."""
+    chosen = _as_set(processor) or _as_begun(processor, begun) or _fast(processor)
+    return replace(chosen, warning=_difference(chosen.level, processor, begun))
+
+
+def _as_set(processor: Processor) -> Kernels | None:
+    if not processor.variable:
+        return None
+    level = _lower(processor.best, SYNONYMS.get(processor.value.upper(), processor.value.upper()))
+    why = f"{processor.variable} is set"
+    if processor.is_slow and level == AVX512:
+        why += f"; convolutions take oneDNN's reference path, many times slower than with {AVX2}"
+    return Kernels(None, level, Decision("CPU kernels", processor.value, level, why))
+
+
+def _lower(best: str | None, value: str) -> str:
+    if best is None:
+        return OTHER_CPU
+    return min(best, value, key=LEVELS.index) if value in LEVELS else best  # oneDNN ignores a name that it lacks
+
+
+def _as_begun(processor: Processor, begun: Begun | None) -> Kernels | None:
+    if begun is None or begun.mindspore != processor.mindspore or begun.level not in LEVELS:
+        return None
+    if begun.level == _fast(processor).level or _lower(processor.best, begun.level) != begun.level:
+        return None
+    decision = Decision("CPU kernels", "default", begun.level, "as this run began", notable=True)
+    return Kernels(begun.level, begun.level, decision)
+
+
+def _fast(processor: Processor) -> Kernels:
+    if processor.is_slow:
+        version = processor.mindspore or "this version"
+        why = f"with AVX-512 the convolutions of MindSpore {version} take oneDNN's reference path, many times slower"
+        return Kernels(AVX2, AVX2, Decision("CPU kernels", "default", AVX2, why, notable=True))
+    level = processor.best or OTHER_CPU
+    why = "the CPU's widest" if processor.best else "oneDNN chooses by itself"
+    return Kernels(None, level, Decision("CPU kernels", "default", level, why))
+
+
+def _difference(level: str, processor: Processor, begun: Begun | None) -> str:
+    if begun is None:
+        return ""
+    if begun.mindspore and processor.mindspore and begun.mindspore != processor.mindspore:
+        return f"this run began on MindSpore {begun.mindspore}, now it is {processor.mindspore}; {INEXACT}"
+    if not begun.level:
+        return f"{NOT_KEPT}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
+    if begun.level == level:
+        return ""
+    if _lower(processor.best, begun.level) != begun.level:
+        return f"this run began with CPU kernels '{begun.level}', which this CPU lacks; with '{level}' {INEXACT}"
+    now = f"{processor.variable}={processor.value} makes them '{level}'"
+    return f"this run began with CPU kernels '{begun.level}', but {now}; {INEXACT}, so leave the variable out"
+
+
+def use_kernels(kernels: Kernels) -> None:
+    """Set the cap for this process and its children. To be called before the first operator runs: oneDNN looks once."""
+    if kernels.cap is not None:
+        os.environ.update(dict.fromkeys((ONEDNN, DNNL, OURS), kernels.cap))

@@ -1,0 +1,228 @@
+"""`trainer bench`: the same images from shards, from files, and through Python, by turns: what sharding buys."""
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import mindspore.dataset as ds
+import numpy as np
+from mindspore.dataset import vision
+
+from schemas.counting import many
+from trainer.config import RunConfig
+from trainer.device.context import apply, this_machine
+from trainer.doctor.class_folders import ENDINGS, ClassImages, as_links, class_images
+from trainer.doctor.samples import MOST_BYTES, Row, as_files, as_set, refused_files, some_rows
+from trainer.doctor.session import Session
+from trainer.doctor.stages import Measured, Part, feeding, pipeline_part, summed_up
+from trainer.errors import TrainerError, WrongUsage
+from trainer.feed.picture import plain_picture
+from trainer.feed.pipeline import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
+from trainer.plan.run_plan import RunPlan, check_files, plan_run
+from trainer.runs.folder import scratch
+from trainer.signals import StopSignals
+
+SHARDS, FILES, PYTHON = "MindDataset", "ImageFolderDataset", "GeneratorDataset"
+ROUNDS = 5
+SAMPLE_ROWS = 4000
+LEAST_BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found. `images` is the folder that was given, None for a sample of the set's own rows; `files` are read
+    one by one there, `shards` hold as many rows. `gains` are the median ratios of MindDataset to each other source.
+    `skipped` counts what is not read of that folder, by reason. `python_decodes` says whether GeneratorDataset decodes
+    with Pillow, or hands on bytes.
+    """
+
+    dataset: str
+    images: str | None
+    rows: int
+    shards: int
+    files: int
+    recipe: str
+    image_size: int
+    batch_size: int
+    workers: int
+    python_decodes: bool
+    sources: list[Measured]
+    gains: dict[str, float]
+    rounds: int
+    seconds: float
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+class Pictures:
+    """The source that tutorials have their readers write: rows of pixels, or of bytes, and labels, file by file."""
+
+    def __init__(self, files: Sequence[tuple[Path, int]], decodes: bool) -> None:
+        self.files = files
+        self.decodes = decodes
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        path, label = self.files[index]
+        image = plain_picture(path) if self.decodes else np.fromfile(path, np.uint8)
+        return image, np.int32(label)
+
+
+def compare(
+    config: RunConfig, images: Path | None, seconds: float, tell: Callable[[str], None], stop: StopSignals
+) -> Comparison:
+    """Measure three sources of the run's batches for about so many seconds. `images` has class folders (or a folder
+    train with them); None: a sample of the set is written as files, and as a set of its own. Nothing is kept.
+
+    Raises TrainerError and ContractError as a run would, Interrupted after a signal.
+    """
+    images = None if images is None else images.resolve()
+    home = Path.cwd()
+    plan = plan_run(replace(config, device="CPU"), this_machine("CPU"))
+    check_files(plan.folder, plan.dataset, "train", config.full_check)
+    check_labels(plan.folder, plan.dataset, "train")
+    with scratch(None), pipeline_errors(plan.folder):
+        apply(plan.effect)
+        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
+        session = Session(plan, home, seconds, stop, tell)
+        if images is None:
+            source, folder = _sampled(plan, tell)
+            found = class_images(folder)
+        else:
+            source = plan
+            folder, found = given_images(plan, images, tell)
+        if len(found.files) < LEAST_BATCHES * config.batch_size:
+            skipped = f" (skipped: {found.skipped_text()})" if found.skipped else ""
+            raise TrainerError(
+                f"{many(len(found.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
+                f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
+            )
+        tell(f"measuring for about {seconds:.0f} s")
+        return replace(_compare(session, source, folder, found.files, images), skipped=dict(found.skipped))
+
+
+def _compare(
+    session: Session, source: RunPlan, folder: Path, files: list[tuple[Path, int]], images: Path | None
+) -> Comparison:
+    plan, config = session.plan, session.plan.config
+    decodes = for_pixels(train_transforms(plan.recipe, plan.pixels)) is not None
+    parts = [
+        pipeline_part(SHARDS, source, feeding),
+        _named(folder, pipeline_part(FILES, source, lambda plan: _from_folder(plan, folder))),
+        _named(folder, pipeline_part(PYTHON, source, lambda plan: _from_python(plan, files))),
+    ]
+    turns = session.rounds(parts, ROUNDS, session.left_s())
+    rates = {name: [turn.images_per_s for turn in done] for name, done in turns.items()}
+    gains = {
+        name: statistics.median(ours / theirs for ours, theirs in zip(rates[SHARDS], rates[name], strict=True))
+        for name in (FILES, PYTHON)
+    }
+    return Comparison(
+        dataset=str(plan.folder),
+        images=None if images is None else str(images),
+        rows=source.train_split.rows,
+        shards=len(source.train_split.shards),
+        files=len(files),
+        recipe=config.recipe,
+        image_size=plan.pixels.size,
+        batch_size=config.batch_size,
+        workers=plan.effect.workers,
+        python_decodes=decodes,
+        sources=list(summed_up(turns).values()),
+        gains=gains,
+        rounds=len(rates[SHARDS]),
+        seconds=round(session.spent_s, 1),
+    )
+
+
+def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
+    """Return the images in class folders of `images`, or of its folder train, and a folder for ImageFolderDataset.
+
+    Files that the set has refused are left out: one of them would end the measurement. Where ImageFolderDataset would
+    read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links.
+    """
+    if not images.is_dir():
+        raise WrongUsage(f"--against {images} is not a folder; give the images that the set was sharded from")
+    folder = images / "train" if (images / "train").is_dir() else images
+    found = class_images(folder, refused_files(plan.folder), images)
+    if found.skipped:
+        tell(f"skipped in {folder}: {found.skipped_text()}")
+    if found.is_plain:
+        return folder, found
+    links = Path.cwd() / "files"
+    as_links(found, links)
+    return links, found
+
+
+def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:
+    rows: list[Row] = some_rows(plan, SAMPLE_ROWS)
+    share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
+    tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
+    folder = Path.cwd() / "files"
+    as_files(rows, folder)
+    return as_set(rows, Path.cwd() / "shards", plan), folder
+
+
+def _from_folder(plan: RunPlan, folder: Path) -> Any:
+    endings = [*ENDINGS, *map(str.upper, ENDINGS)]
+    rows = ds.ImageFolderDataset(
+        str(folder), num_parallel_workers=plan.effect.workers, shuffle=True, extensions=endings
+    )
+    return _batched(rows, plan, train_transforms(plan.recipe, plan.pixels))
+
+
+def _from_python(plan: RunPlan, files: Sequence[tuple[Path, int]]) -> Any:
+    transforms = train_transforms(plan.recipe, plan.pixels)
+    on_pixels = for_pixels(transforms)
+    # In threads: worker processes would not see the signals that end the job, and their CPU time could not be told.
+    rows = ds.GeneratorDataset(
+        Pictures(files, on_pixels is not None),
+        ["image", "label"],
+        num_parallel_workers=plan.effect.workers,
+        shuffle=True,
+        python_multiprocessing=False,
+    )
+    return _batched(rows, plan, transforms if on_pixels is None else on_pixels)
+
+
+def _batched(rows: Any, plan: RunPlan, transforms: list[Any]) -> Any:
+    schema = plan.dataset.schema
+    columns = [schema.column("image"), schema.column("label")]
+    if columns != ["image", "label"]:
+        rows = rows.rename(["image", "label"], columns)
+    return batched(rows, plan.dataset, plan.recipe, transforms, plan.config.batch_size, plan.effect)
+
+
+def for_pixels(transforms: Sequence[Any]) -> list[Any] | None:
+    """The same transforms for images that are decoded already; None when they begin with another than MindSpore's."""
+    first, *rest = transforms
+    if isinstance(first, vision.Decode):
+        return rest
+    if isinstance(first, vision.RandomCropDecodeResize):
+        settings = (first.size, first.scale, first.ratio, first.interpolation, first.max_attempts)
+        return [vision.RandomResizedCrop(*settings), *rest]
+    return None
+
+
+def _named(folder: Path, part: Part) -> Part:
+    def work(lap: Any) -> float | None:
+        with _errors_of(folder, part.name):
+            return part.work(lap)
+
+    return replace(part, work=work)
+
+
+@contextlib.contextmanager
+def _errors_of(folder: Path, source: str) -> Iterator[None]:
+    """What fails there is no fault of the set's."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainerError(
+            f"{source} failed on {folder}: {cause(error)}; one file that does not decode ends such a pipeline, so "
+            "leave --against out to compare on rows of the set"
+        ) from error

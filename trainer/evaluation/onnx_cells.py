@@ -1,0 +1,69 @@
+"""Cells in a form whose operators MindSpore writes as ONNX, with the same values. For export only: training keeps its
+own, since a maximum pooling of padded features takes twice as long on CPU (measured on 2.10).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore import Tensor, nn
+
+from trainer.nn.cast import cell_places, put_cell
+
+
+class ZeroPaddedMaxPool(nn.Cell):  # type: ignore[misc]
+    """Maximum pooling padded with zeros: the same as `pool`, which pads with the lowest number, on features above 0.
+
+    nn.MaxPool2d with padding becomes MaxPool3DWithArgmax, which MindSpore cannot write as ONNX.
+    """
+
+    def __init__(self, pool: nn.MaxPool2d) -> None:
+        super().__init__()
+        rows, columns = pool.padding[-2:]
+        self.pad = nn.Pad(((0, 0), (0, 0), (rows, rows), (columns, columns)))
+        self.pool = nn.MaxPool2d(pool.kernel_size, pool.stride, pad_mode="valid")
+
+    def construct(self, features: Tensor) -> Tensor:
+        """The pooled features."""
+        return self.pool(self.pad(features))
+
+
+class HardSigmoid(nn.Cell):  # type: ignore[misc]
+    """min(max(x + 3, 0), 6) / 6, element by element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clip = nn.ReLU6()
+
+    def construct(self, features: Tensor) -> Tensor:
+        """The gate of each element."""
+        return self.clip(features + 3.0) * (1.0 / 6.0)
+
+
+class HardSwish(HardSigmoid):
+    """Each element times its hard sigmoid."""
+
+    def construct(self, features: Tensor) -> Tensor:
+        """The activation of each element."""
+        return features * (self.clip(features + 3.0) * (1.0 / 6.0))
+
+
+def prepare_for_onnx(network: Any) -> None:
+    """Exchange, in place, the cells that ONNX export lacks: maximum pooling with padding right after a ReLU in a
+    sequence, hard swish and hard sigmoid. Other cells stay, whether they can be written or not.
+    """
+    for _, (parent, name, cell) in cell_places(network):
+        if isinstance(cell, nn.HSwish):
+            put_cell(parent, name, HardSwish())
+        elif isinstance(cell, nn.HSigmoid):
+            put_cell(parent, name, HardSigmoid())
+        elif isinstance(parent, nn.SequentialCell) and _is_padded_pool(cell):
+            cells: Sequence[Any] = list(parent.cells())
+            place = cells.index(cell)
+            if place > 0 and isinstance(cells[place - 1], nn.ReLU):
+                put_cell(parent, name, ZeroPaddedMaxPool(cell))
+
+
+def _is_padded_pool(cell: Any) -> bool:
+    if not isinstance(cell, nn.MaxPool2d) or not cell.use_pad or cell.return_indices:
+        return False
+    return not cell.max_pool.ceil_mode and set(cell.max_pool.dilation) == {1}

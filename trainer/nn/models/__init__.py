@@ -1,0 +1,45 @@
+"""The models by name; `mindcv:NAME` is one of that package, any other is `module:factory`, a function of the user's
+that takes num_classes=N and, if it wants, image_size=S.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import WrongUsage, nearest
+from trainer.lookup import find_function, is_own
+
+# name -> where its factory is. Imported at first use, since a model imports MindSpore.
+MODELS = {
+    "tiny": "trainer.nn.models.tiny:tiny",
+    "resnet18": "trainer.nn.models.resnet:resnet18",
+    "resnet34": "trainer.nn.models.resnet:resnet34",
+    "resnet50": "trainer.nn.models.resnet:resnet50",
+    "resnet101": "trainer.nn.models.resnet:resnet101",
+    "resnet152": "trainer.nn.models.resnet:resnet152",
+    "mobilenet_v3": "trainer.nn.models.mobilenet:mobilenet_v3",
+    "convnext_tiny": "trainer.nn.models.convnext:convnext_tiny",
+    "vit_small": "trainer.nn.models.vit:vit_small",
+}
+MINDCV = "mindcv:"
+
+
+def check_model_name(name: str) -> None:
+    """Raise TrainerError unless `name` is in the table or has the form `module:factory`. Imports nothing."""
+    if name not in MODELS and not is_own(name):
+        raise WrongUsage(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
+
+
+def find_factory(name: str, folder: Path) -> Callable[..., Any]:
+    """The function that makes the model `name`; a user's module is looked for in `folder` too.
+
+    Raises TrainerError when there is no such module or function; an error inside the module keeps its traceback.
+    """
+    check_model_name(name)
+    if name.startswith(MINDCV):
+        from trainer.nn.models.zoo import mindcv_factory
+
+        return mindcv_factory(name.removeprefix(MINDCV))
+    if name in MODELS:
+        return find_function("model", MODELS[name], folder)
+    return find_function("model", name, folder)
