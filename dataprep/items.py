@@ -1,8 +1,16 @@
 """What a scan finds, and what becomes of it."""
 
 import os
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from schemas.names import escape_surrogates, path_to_key, printable
+
+NotCopied = dict[str, str]  # key -> why
+
+__all__ = ["escape_surrogates", "path_to_key", "printable"]
+_ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")
 
 _LATEST_NS = (1 << 63) - 1
 
@@ -75,3 +83,30 @@ class Folder:
 
 
 Found = Item | Reject | Ignored | Folder | ClosedFolder | Notice
+
+
+def decode_name(name: bytes) -> str:
+    """A name or path on disk as text: UTF-8, with surrogates for other bytes."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def encode_name(name: str) -> bytes:
+    """The bytes on disk of a name or path that decode_name gave."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def portable_path(path: str | os.PathLike[str]) -> str:
+    """A path of this process, which Python decoded by the locale, as decode_name gives it in every locale."""
+    return decode_name(os.fsencode(path))
+
+
+def source_path(source: str, key: str) -> bytes:
+    """Where the file of `key` is on disk; `source` is SOURCE as portable_path gives it."""
+    return os.path.join(encode_name(source), encode_name(key_to_path(key)))
+
+
+def key_to_path(key: str) -> str:
+    """The relative path that has this key, with surrogates for bytes that are not UTF-8."""
+    if "%" not in key:
+        return key
+    return decode_name(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), key.encode()))

@@ -5,8 +5,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dataprep.images import Policy
-from dataprep.sources.walk import WalkOptions
+from schemas.images.policy import Policy
+
+
+@dataclass(frozen=True)
+class WalkOptions:
+    """`ignore` holds patterns, see IgnorePatterns; `follow_links` is about folders."""
+
+    ignore: tuple[str, ...] = ()
+    follow_links: bool = False
+
 
 # These do not change a byte of the result, so they may differ when a job is run again.
 BEHAVIOUR = frozenset(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from dataprep.build.absence import Presence, look_again, watch
+from dataprep.build.absence import Presence, look_again
 from dataprep.build.engines import check_engine
 from dataprep.build.progress import Progress
 from dataprep.build.scheduler import Built, build_missing, worker_count
@@ -17,7 +17,7 @@ from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
 from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
 from dataprep.errors import SourceEmpty, TryLater
-from dataprep.items import ClosedFolder, Found
+from dataprep.items import Found, portable_path
 from dataprep.job import duplicates
 from dataprep.job.duplicates import Duplicate
 from dataprep.job.existing_set import (
@@ -44,14 +44,12 @@ from dataprep.job.preflight import (
     completed,
     is_planned_path,
 )
+from dataprep.job.scan import choose_layout, scan
 from dataprep.job.seal import seal
 from dataprep.job.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
-from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
 from dataprep.plan.planner import make_plan
 from dataprep.plan.store import Plan
-from dataprep.sources import SOURCES, detect_layout
-from dataprep.sources.closed import check_passing, refuse_closed
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 
@@ -201,33 +199,6 @@ def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Datas
             shutil.rmtree(folder, ignore_errors=True)
     begin(held.out, beside, shard_names(old), shard_names(dataset) if beside == RETRY else ())
     return dataset, built
-
-
-def scan(
-    source: Path, layout: str, options: ShardOptions, progress: Progress, presence: Presence | None = None
-) -> Iterator[Found]:
-    """Everything below `source`, told to `progress` now and then.
-
-    Raises DataRefused at the end when folders could not be listed; TryLater at once where waiting may help, and when
-    SOURCE goes away meanwhile.
-    """
-    closed: list[ClosedFolder] = []
-    everything = SOURCES[layout](source, options.walk)
-    for count, found in enumerate(watch(everything, source, presence) if presence else everything):
-        if count % 1000 == 0:
-            progress.scanning(count)
-        if isinstance(found, ClosedFolder):
-            if presence:
-                presence.require()  # is it all of SOURCE that is away, not one folder of it?
-            closed.append(check_passing(source, found))
-        else:
-            yield found
-    refuse_closed(source, closed)
-
-
-def choose_layout(source: Path, options: ShardOptions) -> str:
-    """The layout as asked or detected; raises DataprepError when SOURCE cannot be read, or read in one way only."""
-    return detect_layout(source, options.walk, options.layout)
 
 
 def check_source(source: Path, out: Path, options: ShardOptions) -> None:

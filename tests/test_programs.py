@@ -86,7 +86,8 @@ def test_the_shell_completes_commands_options_and_names(name: str, words: str, o
 
 
 def test_a_bar_fits_a_narrow_terminal() -> None:
-    from trainer.cli.progress import StepReport, make_progress
+    from trainer.cli.progress import make_progress
+    from trainer.training.progress import StepReport
 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 40, 0, 0))

@@ -10,14 +10,12 @@ from mindspore.train import Model
 
 from schemas.counting import many
 from schemas.errors import ContractError
-from trainer.cli.progress import Progress, Silent
+from schemas.storage.files import write_whole
 from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
 from trainer.device.precision import overflow_advice
 from trainer.device.sink import rounds
-from trainer.doctor.verdict import SUNK, judge_wait, what_limited
 from trainer.errors import Interrupted, TrainerError
-from trainer.evaluation.evaluate import evaluate_network
 from trainer.feed.autotune import keep_finding, only_so_far
 from trainer.feed.pipeline import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
 from trainer.nn.all_reduce import average_statistics, sum_scores
@@ -25,18 +23,7 @@ from trainer.nn.optimizer import cosine_with_warmup
 from trainer.nn.tasks.classification import Scores
 from trainer.plan.preflight import check_beginning
 from trainer.plan.run_plan import RunPlan, check_files, plan_run
-from trainer.runs.folder import (
-    BEST,
-    CONFIG,
-    LAST,
-    METRICS,
-    RESULT,
-    holds_run,
-    run_folder,
-    scratch,
-    throw_away_folder,
-    write_whole,
-)
+from trainer.runs.folder import BEST, CONFIG, LAST, METRICS, RESULT, holds_run, run_folder, scratch, throw_away_folder
 from trainer.runs.history import begun_with, note_start
 from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
@@ -46,7 +33,9 @@ from trainer.training.callbacks import Course, EpochEnd, StepNumbers, Watch
 from trainer.training.checkpointing import Keeper
 from trainer.training.lineage import foreign_label, undecodable, write_report
 from trainer.training.logs import log_callbacks
-from trainer.training.meter import Meter, share_of_waiting
+from trainer.training.meter import SUNK, Meter, judge_wait, share_of_waiting, what_limited
+from trainer.training.progress import Progress, Silent
+from trainer.training.validation import evaluate_network
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:

@@ -14,8 +14,8 @@ from benchmarks.peers.tiny import CLASSES, VARIANTS, jpegs
 from dataprep.build.row_digests import stored_digest
 from dataprep.build.workdir import save_row_digests, write_whole
 from dataprep.build.worker import describe_shard
-from dataprep.mindrecord import ShardWriter
 from dataprep.mindrecord.format import HEADER_SIZES, PAGE_SIZES, PREFIX, Geometry
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import Dataset, Split

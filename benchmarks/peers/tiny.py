@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 from dataprep.build.worker import describe_shard
-from dataprep.mindrecord import ShardWriter
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.plan import sizes
 from schemas.dataset import Dataset, Shard, Split
 from schemas.layout import DATASET, shard_name

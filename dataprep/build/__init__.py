@@ -1,0 +1,1 @@
+"""Build the shards of a plan in parallel, resumable at every point."""

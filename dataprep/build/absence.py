@@ -9,10 +9,9 @@ from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.workdir import Workdir
 from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
-from dataprep.images import Refusal
-from dataprep.items import Found, Reject
-from dataprep.keys import decode_name, encode_name, key_to_path, portable_path, source_path
+from dataprep.items import Found, Reject, decode_name, encode_name, key_to_path, portable_path, source_path
 from dataprep.plan.store import Plan, PlannedShard
+from schemas.images.policy import Refusal
 
 # Reasons that lie in the file system and not in the file: such a file may be as it was planned a moment later.
 TRANSIENT = frozenset({"vanished", "changed", "unreadable", "stalled", "permission_denied", "not_a_regular_file"})

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
-from dataprep.images import Refusal
 from dataprep.items import size_and_time
 from dataprep.plan.store import PlannedItem
+from schemas.images.policy import Refusal
 from schemas.process.memory import demand_threads, is_shortage
 
 READ_AHEAD_FILES = 8

@@ -8,11 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dataprep.images import Policy
 from dataprep.items import Reject
 from dataprep.mindrecord.format import Geometry
 from dataprep.plan.store import PlannedShard
 from schemas.dataset import ROW_DIGEST_BYTES, Shard
+from schemas.images.policy import Policy
 from schemas.record import RecordSchema
 
 ROWS = "rows.jsonl"  # a NotedRow a line, in an attempt folder and later beside the receipt

@@ -9,7 +9,7 @@ from pathlib import Path
 from dataprep.build.receipt import blob_digest, noted_rows, row_digest
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError
-from dataprep.mindrecord import ShardReader, Stored
+from dataprep.mindrecord.reader import ShardReader, Stored
 from dataprep.plan.store import Plan
 from schemas.dataset import ROW_DIGEST_BYTES, Dataset, Shard, file_sha256
 from schemas.errors import ContractError

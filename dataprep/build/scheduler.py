@@ -10,7 +10,8 @@ from typing import Any
 from dataprep.build.absence import TRANSIENT, Presence
 from dataprep.build.decode_check.dispatch import Manner, Proof, Prove, proving_here, proving_there, unproved
 from dataprep.build.decode_check.supervisor import Fault
-from dataprep.build.engines import ENGINES, Crew, TaskKilled
+from dataprep.build.engines import ENGINES
+from dataprep.build.engines.local import Crew, TaskKilled
 from dataprep.build.interrupts import deferred
 from dataprep.build.kill_points import reach
 from dataprep.build.progress import Progress
@@ -18,7 +19,7 @@ from dataprep.build.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.build.workdir import Workdir
 from dataprep.build.worker import PagesTooSmall, build_shard, decode_timeout
 from dataprep.errors import DataprepError, TryLater
-from dataprep.job.quarantine import NotCopied
+from dataprep.items import NotCopied
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes as place

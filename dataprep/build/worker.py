@@ -18,14 +18,17 @@ from dataprep.build.encode import ENCODERS
 from dataprep.build.kill_points import reach
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
-from dataprep.images import Picture, Policy, Refusal, decode, keep_decoders_single
+from dataprep.images.check import keep_decoders_single
+from dataprep.images.decoding import decode
+from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
-from dataprep.items import Reject
-from dataprep.keys import source_path
-from dataprep.mindrecord import HeaderFull, RowTooLarge, ShardWriter
+from dataprep.items import Reject, source_path
+from dataprep.mindrecord.format import HeaderFull, RowTooLarge
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.plan import sizes as place
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.dataset import Shard, file_sha256
+from schemas.images.policy import Policy, Refusal
 from schemas.layout import index_name
 from schemas.process.memory import MemoryShortage, demand_threads, is_shortage
 

@@ -1,0 +1,1 @@
+"""The command line of dataprep: the only place that prints or exits."""

@@ -10,9 +10,9 @@ from dataprep.build.interrupts import Interrupted, raise_on_signals
 from dataprep.cli.labels import HELP_SHOWN, label, usage_error
 from dataprep.disk import explained
 from dataprep.errors import DataprepError, DataRefused, TryLater
-from dataprep.keys import printable
 from schemas.config_lists import replaced_lists
 from schemas.errors import ContractError
+from schemas.names import printable
 from schemas.process.locale import use_utf8
 from schemas.process.memory import is_shortage
 from schemas.process.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT

@@ -8,9 +8,10 @@ from typing import Any, TextIO
 
 from dataprep.build.receipt import Receipt
 from dataprep.cli.labels import label
-from dataprep.keys import printable
+from dataprep.formatting import duration
 from dataprep.plan.store import Plan, PlannedShard
 from schemas.counting import are, many
+from schemas.names import printable
 
 PLAIN_EVERY_S = 30.0
 STEP_EVERY_S = 0.1
@@ -185,26 +186,3 @@ def _by_cause(missing: Mapping[PlannedShard, str]) -> str:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - SHARDS_NAMED} more" if len(names) > SHARDS_NAMED else ""
     return ", ".join(names[:SHARDS_NAMED]) + more
-
-
-def duration(seconds: float) -> str:
-    """1 h 02 min, 3 min 04 s, 5 s."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-def size(count: float) -> str:
-    """Bytes for people: 12 B, 3.4 KiB, 5.6 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def counts(values: dict[str, int]) -> str:
-    """`3 empty, 1 truncated`, the most first."""
-    ordered = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"{number:,} {printable(name)}" for name, number in ordered)

@@ -4,16 +4,16 @@ from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
 
-from dataprep.cli.terminal import counts, duration, size
+from dataprep.formatting import counts, duration, size
 from dataprep.job.dry_run import Preview
-from dataprep.keys import printable
 from dataprep.pipeline import Summary
-from dataprep.report import Reported
+from dataprep.report.contents import Reported
 from dataprep.tools.inspect import Inspection, Record
 from dataprep.tools.repair import Repaired
 from dataprep.tools.salvage import Salvaged
 from dataprep.tools.verify import Verdict
 from schemas.counting import many
+from schemas.names import printable
 
 WORKER_STAGES = ("read", "decode", "encode", "write")
 

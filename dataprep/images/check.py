@@ -18,6 +18,7 @@ from dataprep.images.formats.jpeg import jpeg_end, jpeg_without
 from dataprep.images.formats.png import EXTRA_DATA, png_stream_problem, png_without, png_without_bad_extras
 from dataprep.images.formats.structure import walk_chain
 from dataprep.images.formats.tiff.messages import CodecMessages
+from dataprep.images.picture import Picture
 from dataprep.images.pixels import (
     ANGLES,
     flatten,
@@ -27,9 +28,9 @@ from dataprep.images.pixels import (
     remake,
     to_eight_bit,
 )
-from dataprep.images.policy import Notes, Picture, Policy, Refusal
 from dataprep.images.reasons import of_error, of_unknown
 from schemas.images.png_chunks import PNG_MAGIC
+from schemas.images.policy import Notes, Policy, Refusal
 
 Image.init()
 # Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.

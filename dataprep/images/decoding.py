@@ -3,7 +3,8 @@
 import re
 
 from dataprep.images.check import image_size, normalise
-from dataprep.images.policy import Picture, Policy, Refusal
+from dataprep.images.picture import Picture
+from schemas.images.policy import Policy, Refusal
 from schemas.process.memory import BYTES_PER_PIXEL, FIXED_BYTES, has_room
 
 _FILE_FACTOR = 4

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
-from dataprep.images.policy import Notes, Policy, Refusal
+from schemas.images.policy import Notes, Policy, Refusal
 
 # TIFF tags
 _BITS, _PHOTOMETRIC, _PLANES, _SAMPLE_FORMAT = 258, 262, 284, 339

@@ -11,7 +11,8 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
 from dataprep.images.formats.chain import Chain
 from dataprep.images.formats.tiff.messages import CodecMessages
-from dataprep.images.policy import Notes, Picture, Policy, Refusal
+from dataprep.images.picture import Picture
+from schemas.images.policy import Notes, Policy, Refusal
 from schemas.process.memory import demand_room
 
 ANGLES = {

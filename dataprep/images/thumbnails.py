@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from dataprep.errors import DataprepError
-from dataprep.images import Refusal, glimpse, keep_decoders_single
+from dataprep.images.check import glimpse, keep_decoders_single
+from schemas.images.policy import Refusal
 from schemas.process.host import usable_cores
 
 MAX_PIXELS = 64_000_000

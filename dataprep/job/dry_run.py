@@ -7,13 +7,13 @@ from pathlib import Path
 
 from dataprep.build.progress import Progress
 from dataprep.build.scheduler import worker_count
+from dataprep.items import portable_path
 from dataprep.job.existing_set import NOTHING, Existing
 from dataprep.job.forecast import known_rejects, set_bytes, stopped_by, try_sample
 from dataprep.job.preflight import check_schema, check_target, free_bytes
+from dataprep.job.scan import choose_layout, scan
 from dataprep.job.target_state import describe_target, replaceable
-from dataprep.keys import portable_path
 from dataprep.options import ShardOptions
-from dataprep.pipeline import choose_layout, scan
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from dataprep.build.absence import Presence
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, DataRefused, TryLater
-from dataprep.items import size_and_time
+from dataprep.items import portable_path, size_and_time, source_path
 from dataprep.job.swap import NEXT, RESTART, RETRY, begin, is_pending
-from dataprep.keys import portable_path, source_path
 from dataprep.plan.store import Plan
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset

@@ -10,13 +10,15 @@ from itertools import cycle, islice
 
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.errors import DataRefused
-from dataprep.images import Refusal, decode, reason_of_head
-from dataprep.keys import source_path
+from dataprep.images.decoding import decode
+from dataprep.images.reasons import reason_of_head
+from dataprep.items import source_path
 from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes as place
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.counting import many
+from schemas.images.policy import Refusal
 
 SAMPLE = 200
 # Opening a file costs from 0.1 ms (a local disk) to some milliseconds (a share), so there is a limit of each kind.

@@ -11,9 +11,8 @@ from typing import Any
 from dataprep.build.absence import Presence
 from dataprep.build.workdir import OURS
 from dataprep.errors import DataprepError, TryLater, WrongUsage
-from dataprep.items import Found, Item
+from dataprep.items import Found, Item, decode_name, encode_name, portable_path
 from dataprep.job.swap import NEXT
-from dataprep.keys import decode_name, encode_name, portable_path
 from dataprep.options import ShardOptions
 from dataprep.plan.sizes import fingerprint, fingerprint_part, rank
 from dataprep.plan.store import Plan

@@ -10,16 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from dataprep.items import Reject
-from dataprep.keys import encode_name, key_to_path, source_path
+from dataprep.items import NotCopied, Reject, encode_name, key_to_path, source_path
 from schemas.process.memory import demand_threads, is_shortage
 
 MAX_STALLS = 3  # after so many files that do not answer, the others are not tried: each costs the deadline
 PIECE_BYTES = 1 << 20
 # Errors of the whole folder, which the user can fix before the same command goes on. All others concern one file.
 _OF_FOLDER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
-
-NotCopied = dict[str, str]  # key -> why
 
 
 class _Copy(NamedTuple):

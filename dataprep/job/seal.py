@@ -8,11 +8,10 @@ from dataprep.build.receipt import Moments, Receipt
 from dataprep.build.row_digests import built_digests
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, DataRefused
-from dataprep.items import Reject
+from dataprep.items import NotCopied, Reject, key_to_path
 from dataprep.job import duplicates
 from dataprep.job.duplicates import Duplicate
-from dataprep.job.quarantine import NotCopied, copy_refused
-from dataprep.keys import key_to_path
+from dataprep.job.quarantine import copy_refused
 from dataprep.options import ShardOptions
 from dataprep.plan.store import Plan
 from schemas.counting import are, many, were

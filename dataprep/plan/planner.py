@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.errors import DataprepError, DataRefused
-from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject
-from dataprep.keys import encode_name, key_to_path
+from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
 from schemas.counting import many

@@ -1,5 +1,1 @@
-"""`dataprep report`: one page that shows what a sealed set holds, needs no network and opens from a file."""
-
-from dataprep.report.contents import Reported, report
-
-__all__ = ["Reported", "report"]
+"""The dataset page of `dataprep report`."""

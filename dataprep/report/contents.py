@@ -9,7 +9,7 @@ from dataprep.build.workdir import write_output
 from dataprep.disk import disk_errors
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
-from dataprep.keys import encode_name
+from dataprep.items import encode_name
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
 from dataprep.report.page import need, render, shorten

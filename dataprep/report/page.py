@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
-from dataprep.cli.terminal import duration, size
 from dataprep.errors import DataprepError
-from dataprep.keys import printable
+from dataprep.formatting import duration, size
 from schemas.counting import many
+from schemas.names import printable
 
 
 def need(*packages: str) -> None:

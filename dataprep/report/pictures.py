@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.images.thumbnails import File, Sheet, Thumbnail, Thumbnailer
-from dataprep.keys import encode_name, key_to_path
+from dataprep.items import encode_name, key_to_path
 from dataprep.report.page import shorten
 from dataprep.report.refused import Equal, Refused
 from dataprep.report.survey import Survey, Tell, read_places

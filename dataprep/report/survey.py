@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from dataprep.build.receipt import noted_rows
 from dataprep.build.workdir import rows_file
-from dataprep.images import image_size
+from dataprep.images.check import image_size
 from dataprep.images.formats.jpeg import JPEG_MAGIC
 from dataprep.images.thumbnails import Sheet
-from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index
+from dataprep.mindrecord.reader import ShardReader
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dataprep.items import Found
+from dataprep.options import WalkOptions
 from dataprep.sources import class_folders, split_folders
 from dataprep.sources.detect import detect_layout
-from dataprep.sources.walk import WalkOptions
 
 __all__ = ["SOURCES", "WalkOptions", "detect_layout"]
 

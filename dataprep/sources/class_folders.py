@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dataprep.items import ClosedFolder, Folder, Found, Ignored, Notice
-from dataprep.keys import path_to_key
-from dataprep.sources.walk import LINK, Tree, WalkOptions, ancestors, has_image_name, walk
+from dataprep.options import WalkOptions
+from dataprep.sources.walk import LINK, Tree, ancestors, has_image_name, walk
 from schemas.counting import many
+from schemas.names import path_to_key
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:

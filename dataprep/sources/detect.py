@@ -9,12 +9,13 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, SourceEmpty
 from dataprep.items import ClosedFolder
-from dataprep.keys import path_to_key
+from dataprep.options import WalkOptions
 from dataprep.sources.closed import check_passing, refuse_closed
 from dataprep.sources.ignore import pattern_of
 from dataprep.sources.split_folders import likely_split_names, split_names
-from dataprep.sources.walk import Tree, WalkOptions
+from dataprep.sources.walk import Tree
 from schemas.counting import are, many
+from schemas.names import path_to_key
 
 # Split folders lie beside each other and little else, so a folder of many entries, as a class is, holds none.
 _LOOK_INTO_FOLDERS = 50

@@ -3,7 +3,7 @@
 import re
 
 from dataprep.errors import DataprepError
-from dataprep.keys import escape_surrogates, path_to_key
+from schemas.names import escape_surrogates, path_to_key
 
 _CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "xdigit": "0-9a-fA-F",

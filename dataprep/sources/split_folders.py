@@ -6,9 +6,10 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError
 from dataprep.items import ClosedFolder, Found, Ignored, Notice
-from dataprep.keys import path_to_key
+from dataprep.options import WalkOptions
 from dataprep.sources.class_folders import scan_below
-from dataprep.sources.walk import Tree, WalkOptions
+from dataprep.sources.walk import Tree
+from schemas.names import path_to_key
 
 # As public data sets name their splits, in any case.
 NAMES = {

@@ -4,16 +4,16 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.disk import OWN_ERRORS
-from dataprep.items import ClosedFolder, Found, Ignored, Item, Notice, Reject, size_and_time
-from dataprep.keys import decode_name, encode_name, path_to_key
+from dataprep.items import ClosedFolder, Found, Ignored, Item, Notice, Reject, decode_name, encode_name, size_and_time
+from dataprep.options import WalkOptions
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
 from schemas.images.system_names import system_rule
+from schemas.names import path_to_key
 from schemas.process.memory import is_shortage
 
 _IMAGE_NAMES = frozenset(
@@ -26,14 +26,6 @@ _IMAGE_NAMES = frozenset(
     )
     for extension in line.split()
 )
-
-
-@dataclass(frozen=True)
-class WalkOptions:
-    """`ignore` holds patterns, see IgnorePatterns; `follow_links` is about folders."""
-
-    ignore: tuple[str, ...] = ()
-    follow_links: bool = False
 
 
 Identity = tuple[int, int]

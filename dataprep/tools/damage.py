@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from dataprep.build.receipt import NotedRow, blob_digest, noted_rows
 from dataprep.build.row_digests import SealedDigests, stored_digest
 from dataprep.build.workdir import rows_file
-from dataprep.images import Policy, Refusal, decode
-from dataprep.mindrecord import ShardReader, Stored, read_stored
+from dataprep.images.decoding import decode
 from dataprep.mindrecord.format import Geometry
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index
+from dataprep.mindrecord.reader import ShardReader, Stored, read_stored
 from dataprep.mindrecord.rows import RowCodec
 from schemas.dataset import Dataset, Shard, Split, file_sha256
 from schemas.errors import ContractError
+from schemas.images.policy import Policy, Refusal
 from schemas.layout import index_name
 from schemas.storage.regular_file import open_regular
 

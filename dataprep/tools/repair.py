@@ -9,8 +9,8 @@ from pathlib import Path
 from dataprep.build.row_digests import SealedDigests, digests_of
 from dataprep.build.workdir import save_row_digests
 from dataprep.errors import DataprepError
-from dataprep.mindrecord import ShardReader
 from dataprep.mindrecord.index import IndexWriter
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.damage import DamagedSet, noted_digests
 from dataprep.tools.verify import Tell, silent, verify
 from schemas.dataset import Dataset, Shard, file_sha256, load_dataset

@@ -13,7 +13,8 @@ from dataprep.build.workdir import json_lines, save_row_digests, write_whole
 from dataprep.build.worker import describe_shard
 from dataprep.errors import DataprepError
 from dataprep.items import Reject
-from dataprep.mindrecord import ShardReader, ShardWriter
+from dataprep.mindrecord.reader import ShardReader
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.tools.damage import CheckedRow, DamagedSet
 from dataprep.tools.repair import misplaced
 from dataprep.tools.verify import TELL_EVERY_ROWS, Tell, duplicates_problem, rejects_problem, silent

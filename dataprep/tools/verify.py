@@ -13,9 +13,9 @@ from dataprep.build.receipt import ROWS, NotedRow
 from dataprep.build.row_digests import SealedDigests
 from dataprep.build.workdir import rows_file
 from dataprep.errors import DataprepError, TryLater
-from dataprep.images import image_size
-from dataprep.mindrecord import ShardReader
+from dataprep.images.check import image_size
 from dataprep.mindrecord.index import read_index
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.damage import DamagedSet
 from schemas.counting import many, were
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset

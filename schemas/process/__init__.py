@@ -1,0 +1,1 @@
+"""What a process asks of its host: cores, memory, signals, streams, locale."""

@@ -6,6 +6,8 @@ import fnmatch
 import os
 from pathlib import Path
 
+from trainer.errors import naming, until_uninterrupted
+
 # CIFS, some FUSE and some network file systems cannot sync a folder, and say so in one of these ways.
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF})
 
@@ -48,3 +50,27 @@ def files_below(folder: Path) -> list[Path]:
         raise error
 
     return [Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names]
+
+
+@until_uninterrupted
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Write a file, text as UTF-8, so that it is on the disk as a whole, or as it was; devices are written as they are.
+
+    Names of files that are not UTF-8 keep their bytes.
+    """
+    data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    path = path.resolve()
+    part = path.with_name(f".{path.name}.part")
+    with naming(path):
+        try:
+            part.write_bytes(data)
+            sync(part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+        sync(path.parent)

@@ -16,9 +16,9 @@ from dataprep import pipeline
 from dataprep.build import read_ahead, worker
 from dataprep.build.absence import Presence
 from dataprep.errors import DataprepError, TryLater
-from dataprep.images import Refusal
 from dataprep.options import Budget
 from schemas.dataset import load_dataset
+from schemas.images.policy import Refusal
 from tests.dataprep.conftest import QUICK, Silent, digests, shard
 
 ANY = Budget(1.0, True)

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 from dataprep.cli.commands import main
-from dataprep.images import Picture, Policy, Refusal, normalise
+from dataprep.images.check import normalise
+from dataprep.images.picture import Picture
+from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
 from trainer.feed.picture import Unreadable, read_picture
 

@@ -22,7 +22,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.job import swap
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
-from dataprep.tools.record_set import open_set
+from dataprep.tools.inspect import open_set
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError

@@ -20,10 +20,10 @@ from dataprep.build.kill_points import STEPS
 from dataprep.build.lock import Lock
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.errors import DataprepError, TryLater
-from dataprep.images import Refusal
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.plan.store import PlannedItem
+from schemas.images.policy import Refusal
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}

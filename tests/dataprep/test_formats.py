@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.images import Policy, Refusal, normalise
+from dataprep.images.check import normalise
 from dataprep.images.formats.tiff import listener
 from dataprep.images.formats.tiff import messages as tiff_messages
+from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
 from tests.dataprep.test_images import CASES
 

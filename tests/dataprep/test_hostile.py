@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.mindrecord import ShardReader
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.inspect import inspect
 from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify

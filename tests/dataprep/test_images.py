@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images import Picture, Policy, Refusal, normalise
+from dataprep.images.check import normalise
 from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
+from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
 
 CASES = Path(__file__).parent.parent / "cases" / "images"

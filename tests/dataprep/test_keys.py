@@ -3,7 +3,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.keys import key_to_path, path_to_key
+from dataprep.items import key_to_path
+from schemas.names import path_to_key
 
 
 @given(

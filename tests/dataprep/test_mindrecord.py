@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.mindrecord import Geometry, HeaderFull, RowError, RowTooLarge, ShardReader, ShardWriter
+from dataprep.mindrecord.format import Geometry, HeaderFull, RowError, RowTooLarge
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.mindrecord.rows import RowCodec, pack_ints, unpack_ints
+from dataprep.mindrecord.writer import ShardWriter
 from schemas.errors import ContractError
 from schemas.record import Field, RecordSchema
 

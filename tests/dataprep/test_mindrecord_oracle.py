@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from mindspore.dataset import Shuffle
 from mindspore.mindrecord import FileWriter
 
-from dataprep.mindrecord import Geometry, ShardReader, ShardWriter
-from dataprep.mindrecord.format import BLOB
+from dataprep.mindrecord.format import BLOB, Geometry
+from dataprep.mindrecord.reader import ShardReader
+from dataprep.mindrecord.writer import ShardWriter
 from schemas.layout import shard_name
 from schemas.record import Field, RecordSchema
 

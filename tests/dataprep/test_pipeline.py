@@ -15,7 +15,7 @@ from dataprep import pipeline
 from dataprep.build import scheduler, worker
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, DataRefused, TryLater
-from dataprep.mindrecord import ShardReader
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.options import Budget
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset

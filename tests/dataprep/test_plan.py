@@ -9,11 +9,10 @@ import pytest
 
 from dataprep.errors import DataprepError
 from dataprep.items import Folder, Found, Ignored, Item, Reject
-from dataprep.options import ShardOptions
+from dataprep.options import ShardOptions, WalkOptions
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
 from dataprep.sources.class_folders import scan
-from dataprep.sources.walk import WalkOptions
 from tests.dataprep.conftest import Files, picture
 
 

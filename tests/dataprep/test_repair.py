@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.mindrecord import ShardReader
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.repair import repair
 from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify

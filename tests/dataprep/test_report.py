@@ -21,7 +21,8 @@ from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
-from dataprep.report import figures, report
+from dataprep.report import figures
+from dataprep.report.contents import report
 from dataprep.report.origin import find_origin
 from dataprep.report.refused import list_refused
 from dataprep.tools.verify import verify

@@ -12,13 +12,13 @@ import pytest
 from PIL import Image
 
 from dataprep.build.worker import describe_shard
-from dataprep.keys import path_to_key, printable
-from dataprep.mindrecord import ShardWriter
 from dataprep.mindrecord.format import Geometry
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.options import Budget
-from dataprep.report import report
+from dataprep.report.contents import report
 from schemas.dataset import Dataset, Split
 from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT
+from schemas.names import path_to_key, printable
 from schemas.record import load_schema
 from tests.conftest import PHONE, Browser
 from tests.dataprep.conftest import encoded, picture, shard

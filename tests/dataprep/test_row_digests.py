@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dataprep import pipeline
 from dataprep.cli.commands import main
 from dataprep.job.existing_set import Existing
-from dataprep.mindrecord import ShardReader
+from dataprep.mindrecord.reader import ShardReader
 from dataprep.options import Budget
 from dataprep.tools import damage as damage_module
 from dataprep.tools import salvage as salvage_module

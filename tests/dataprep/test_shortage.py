@@ -17,9 +17,11 @@ from PIL import Image, features
 from dataprep import images
 from dataprep.build import scheduler, worker
 from dataprep.errors import TryLater
-from dataprep.images import Policy, Refusal, check, decode, decoding
+from dataprep.images import check, decoding
+from dataprep.images.decoding import decode
 from dataprep.options import Budget
 from dataprep.sources import peek
+from schemas.images.policy import Policy, Refusal
 from schemas.process import memory
 from schemas.process.memory import MemoryShortage, has_room, is_shortage
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
@@ -43,7 +45,7 @@ FORMATS = {
 # Decodes argv[1] with each of the further arguments as bytes that may be allocated, and prints what came of it.
 LIMITED = """
 import os, resource, sys
-from dataprep.images import Policy, Refusal, decode
+from dataprep.images.decoding import decode; from schemas.images.policy import Policy, Refusal
 def outcome():
     try:
         return decode(data, Policy()).data.hex()[:40]

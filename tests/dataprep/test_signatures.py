@@ -5,8 +5,9 @@ import struct
 import pytest
 from PIL import Image
 
-from dataprep.images import Policy, Refusal, normalise
+from dataprep.images.check import normalise
 from dataprep.images.signatures import describe_other, is_targa, looks_like_image
+from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
 
 RGB = Image.new("RGB", (8, 6), (200, 100, 50))

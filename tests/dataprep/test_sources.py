@@ -10,8 +10,9 @@ import pytest
 
 from dataprep.errors import DataprepError
 from dataprep.items import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject, size_and_time
-from dataprep.sources import SOURCES, detect_layout
-from dataprep.sources.walk import WalkOptions
+from dataprep.options import WalkOptions
+from dataprep.sources import SOURCES
+from dataprep.sources.detect import detect_layout
 from tests.dataprep.conftest import Files, picture
 
 PLAIN = WalkOptions()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.images import Refusal, glimpse
+from dataprep.images.check import glimpse
 from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
+from schemas.images.policy import Refusal
 from tests.dataprep.conftest import encoded
 
 

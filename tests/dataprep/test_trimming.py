@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images import Policy, Refusal, normalise
+from dataprep.images.check import normalise
+from schemas.images.policy import Policy, Refusal
 from tests.cases.make import RGB, SIZE, chunk, exif, interlaced_png, jpeg, mpo, plain_png, png
 from tests.dataprep.conftest import encoded, picture, shard
 

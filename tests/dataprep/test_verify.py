@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.mindrecord import ShardReader, ShardWriter
 from dataprep.mindrecord.format import Geometry
+from dataprep.mindrecord.reader import ShardReader
+from dataprep.mindrecord.writer import ShardWriter
 from dataprep.tools.inspect import inspect
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset

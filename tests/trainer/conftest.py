@@ -128,8 +128,8 @@ def untrained(tmp_path_factory: pytest.TempPathFactory, stripes: Path, cpu: InEf
     """A checkpoint of the model tiny with random weights, for the classes and pixels of `stripes`."""
     import mindspore
 
+    from trainer.feed.recipes import Pixels
     from trainer.nn.models.tiny import tiny
-    from trainer.plan.run_plan import Pixels
     from trainer.runs import checkpoint
 
     mindspore.set_seed(1)

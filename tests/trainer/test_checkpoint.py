@@ -13,7 +13,7 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.plan.run_plan import Pixels
+from trainer.feed.recipes import Pixels
 from trainer.runs import checkpoint
 from trainer.runs.state import RunState
 

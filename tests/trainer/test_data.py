@@ -10,8 +10,7 @@ from schemas.errors import ContractError
 from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError
 from trainer.feed import pipeline as data
-from trainer.feed.recipes import RECIPES
-from trainer.plan.run_plan import Pixels
+from trainer.feed.recipes import RECIPES, Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 

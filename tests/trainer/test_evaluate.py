@@ -12,13 +12,13 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint, evaluate_network
+from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint
 from trainer.feed import pipeline as data
-from trainer.feed.recipes import RECIPES
+from trainer.feed.recipes import RECIPES, Pixels
 from trainer.nn.models import find_factory
-from trainer.plan.run_plan import Pixels
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
+from trainer.training.validation import evaluate_network
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)

@@ -13,10 +13,10 @@ from trainer.device.context import InEffect, check_export, one_by_one
 from trainer.errors import TrainerError
 from trainer.evaluation import export
 from trainer.evaluation.onnx_cells import prepare_for_onnx
+from trainer.feed.recipes import Pixels
 from trainer.nn.models.mobilenet import mobilenet_v3
 from trainer.nn.models.resnet import resnet18
 from trainer.nn.models.tiny import tiny
-from trainer.plan.run_plan import Pixels
 from trainer.runs import checkpoint
 
 ASKED = RunConfig("", device="CPU", workers=1)

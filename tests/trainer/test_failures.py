@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import ContractError
 from tests.trainer.run_folders import CONFIG, write_run
-from trainer.failures import disk_error, disk_error_behind, until_uninterrupted
+from trainer.errors import disk_error, disk_error_behind, until_uninterrupted
 from trainer.report.history import read_run
 from trainer.runs import checkpoint
 from trainer.runs.folder import append_line

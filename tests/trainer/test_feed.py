@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.begun import Begun
 from trainer.config import RunConfig
+from trainer.decisions import Begun
 from trainer.device.context import Machine, decide
 from trainer.errors import TrainerError
 from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes

@@ -15,11 +15,11 @@ from trainer.cli.progress import Lines
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
+from trainer.feed.recipes import Pixels
 from trainer.nn.models import find_factory
 from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
 from trainer.nn.step import TrainStep
 from trainer.nn.tasks.classification import SmoothedCrossEntropy
-from trainer.plan.run_plan import Pixels
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.decisions import Decision
+from trainer.decisions import Begun, Decision
 from trainer.device.context import InEffect, Machine, decide
 from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 

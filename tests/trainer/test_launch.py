@@ -19,16 +19,15 @@ from tests.trainer.test_process import finish, start
 from trainer import loop
 from trainer.cli import launch
 from trainer.cli.launch import msrun_options
-from trainer.cli.progress import Silent
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import NO_RESUME, use_weights
 from trainer.feed import pipeline
-from trainer.feed.recipes import RECIPES
-from trainer.nn.all_reduce import rank_slice
-from trainer.plan.run_plan import Pixels
+from trainer.feed.pipeline import rank_slice
+from trainer.feed.recipes import RECIPES, Pixels
 from trainer.runs import checkpoint
 from trainer.signals import StopSignals
+from trainer.training.progress import Silent
 
 # Without BatchNorm, whose averages within a step are those of one rank's part.
 MODEL = """

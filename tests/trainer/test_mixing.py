@@ -10,9 +10,8 @@ from schemas.dataset import load_dataset
 from trainer.device.context import InEffect
 from trainer.feed import pipeline
 from trainer.feed.mixing import Mixer
-from trainer.feed.recipes import RECIPES, Recipe
+from trainer.feed.recipes import RECIPES, Pixels, Recipe
 from trainer.nn.tasks.classification import SmoothedCrossEntropy
-from trainer.plan.run_plan import Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 LABELS = np.arange(6) % 3

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.images import Policy, Refusal, normalise
+from dataprep.images.check import normalise
+from schemas.images.policy import Policy, Refusal
 from tests.cases.make import chunk
 from trainer.feed.picture import Unreadable, read_picture
 

@@ -13,8 +13,8 @@ from trainer.cli.commands import cli
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
+from trainer.feed.recipes import Pixels
 from trainer.plan.preview import CAPTION, MARGIN, Preview, caption, draw_preview, drawable, to_picture
-from trainer.plan.run_plan import Pixels
 
 QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
 

@@ -2,8 +2,9 @@ import io
 
 import pytest
 
-from trainer.cli.progress import Bar, EpochReport, Lines, StepReport, decimals, duration, fitting, make_progress
+from trainer.cli.progress import Bar, Lines, decimals, duration, fitting, make_progress
 from trainer.decisions import Decision
+from trainer.training.progress import EpochReport, StepReport
 
 EPOCH = EpochReport(2, 8, 0.5, 0.01, 123.4, 0.25, 0, 1.0, 0.5, 0.75, 0.875)
 

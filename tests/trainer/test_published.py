@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainer.begun import Begun
 from trainer.config import RunConfig
+from trainer.decisions import Begun
 from trainer.nn.models import MODELS
 from trainer.nn.optimizer import OPTIMIZERS
 from trainer.plan.optimizer_defaults import MODEL_DEFAULTS, OPTIMIZER_DEFAULTS, Updates, decide_updates

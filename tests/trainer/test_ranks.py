@@ -9,8 +9,7 @@ import pytest
 from schemas.dataset import load_dataset
 from trainer.device.context import InEffect
 from trainer.feed import pipeline
-from trainer.feed.recipes import RECIPES
-from trainer.plan.run_plan import Pixels
+from trainer.feed.recipes import RECIPES, Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 

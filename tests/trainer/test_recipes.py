@@ -17,9 +17,9 @@ from trainer.evaluation.evaluate import evaluate_checkpoint
 from trainer.feed import augment, pipeline
 from trainer.feed.mixing import scaled
 from trainer.feed.pipeline import try_recipe
-from trainer.feed.recipes import RECIPES, Recipe, find_recipe
+from trainer.feed.recipes import RECIPES, Pixels, Recipe, find_recipe
 from trainer.nn.models import find_factory
-from trainer.plan.run_plan import Pixels, plan_run
+from trainer.plan.run_plan import plan_run
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 

@@ -14,8 +14,9 @@ from tests.conftest import PHONE, Browser
 from tests.trainer.run_folders import CONFIG, epoch, lines, step, write_evaluation, write_run
 from trainer.cli import commands
 from trainer.errors import TrainerError
-from trainer.report import contents, write_page
+from trainer.report import contents
 from trainer.report.confusions import most_confused, shown
+from trainer.report.contents import write_page
 from trainer.report.history import read_run
 from trainer.report.page import printable
 from trainer.report.tables import count, duration, figure, share, starts

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.errors import ContractError
 from trainer import loop
-from trainer.cli.progress import Lines, StepReport
+from trainer.cli.progress import Lines
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
@@ -20,6 +20,7 @@ from trainer.nn.tasks.classification import Scores
 from trainer.runs import checkpoint, kill_points
 from trainer.runs.resume import finished, settled
 from trainer.signals import StopSignals
+from trainer.training.progress import StepReport
 
 # Six steps an epoch, checkpoints after 4, 6, 8 and 12. What else holds state is in test_process.py.
 CONFIG = RunConfig(

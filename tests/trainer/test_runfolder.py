@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from schemas.storage.files import write_whole
 from trainer.errors import Busy, TrainerError
-from trainer.runs.folder import next_run_folder, run_folder, scratch, write_whole
+from trainer.runs.folder import next_run_folder, run_folder, scratch
 
 
 @pytest.fixture(autouse=True)

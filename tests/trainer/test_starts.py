@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
-from trainer.begun import Begun
-from trainer.decisions import Decision
+from trainer.decisions import Begun, Decision
 from trainer.runs.history import Start, begun_with, note_start, software
 
 

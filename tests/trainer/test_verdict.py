@@ -1,6 +1,7 @@
 import pytest
 
-from trainer.doctor.verdict import BALANCED, COMPUTE, FEED, Rates, feed_parts, judge, judge_wait, what_limited
+from trainer.doctor.verdict import Rates, feed_parts, judge
+from trainer.training.meter import BALANCED, COMPUTE, FEED, judge_wait, what_limited
 
 
 def rates(feed: float = 200.0, step: float = 400.0, **more: float) -> Rates:

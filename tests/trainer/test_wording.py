@@ -18,7 +18,8 @@ from trainer.doctor.remedies import Remedy, Tried, weigh
 from trainer.doctor.stages import Measured
 from trainer.doctor.storage import Storage
 from trainer.doctor.traps import Trap
-from trainer.doctor.verdict import BALANCED, COMPUTE, Rates, Verdict
+from trainer.doctor.verdict import Rates, Verdict
+from trainer.training.meter import BALANCED, COMPUTE
 
 GIB = 2**30
 

@@ -1,0 +1,1 @@
+"""The command line of trainer: the only place that prints or exits."""

@@ -311,7 +311,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 
     Example: trainer report runs/dataset-1 runs/dataset-2 --out compared.html
     """
-    from trainer.report import write_page
+    from trainer.report.contents import write_page
 
     made = write_page(runs, out)
     for run, missing in made.missing.items():

@@ -12,9 +12,9 @@ from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Tried
 from trainer.doctor.stages import Measured
-from trainer.doctor.verdict import BALANCED, COMPUTE, FEED, MARGIN
 from trainer.evaluation.details import summary
 from trainer.evaluation.evaluate import Evaluation
+from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
 SHORT = 0.9  # of the limit: below that a loop that hardly waits for data lacks something else

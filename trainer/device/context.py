@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from schemas.counting import many
 from schemas.process.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
-from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.decisions import Call, Decision, asked
+from trainer.decisions import Begun, Call, Decision, asked
 from trainer.device.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.device.precision import Precision, decide_precision
 from trainer.device.rank import WORKER, launched, role

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.process.host import INSTRUCTION_SETS, instruction_set
-from trainer.begun import Begun
-from trainer.decisions import Decision
+from trainer.decisions import Begun, Decision
 
 ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
 OURS = "TRAINER_MAX_CPU_ISA"  # what the trainer itself has set: a child must not take it for a wish of the user's

@@ -1,0 +1,1 @@
+"""The three checks, measured: feed, precision, data sinking."""

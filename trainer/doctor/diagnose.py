@@ -45,7 +45,7 @@ from trainer.doctor.stages import (
 from trainer.doctor.storage import Storage, look_at_storage
 from trainer.doctor.traps import GRAPH, O2, Observation, Trap, find_traps
 from trainer.doctor.trials import Trials
-from trainer.doctor.verdict import COMPUTE, FAR, FEED, Rates, Verdict, far_off, judge
+from trainer.doctor.verdict import FAR, Rates, Verdict, far_off, judge
 from trainer.errors import TrainerError
 from trainer.feed.mixing import mixes
 from trainer.feed.pipeline import check_labels, pipeline_errors, train_transforms, try_recipe
@@ -53,6 +53,7 @@ from trainer.feed.threads import OTHER_FILES, READING
 from trainer.plan.run_plan import RunPlan, check_files, plan_run
 from trainer.runs.folder import scratch
 from trainer.signals import StopSignals
+from trainer.training.meter import COMPUTE, FEED
 
 ROUNDS = 3
 # Of the time, each on top of those before: parts, loop, trials of what limits, of the other part; last the whole loop.

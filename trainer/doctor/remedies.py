@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.config import RunConfig
+from trainer.config import RunConfig, is_own
 from trainer.device.precision import AMP_LEVELS
 from trainer.doctor.traps import GRAPH, LOCAL_COPY, RESIZE, WORKERS
 from trainer.feed.recipes import IMAGENET_CROP, RECIPES, Recipe
-from trainer.lookup import is_own
 
 LEAST_GAIN = 1.05  # below that a gain is not worth a flag
 LEAST_ROUNDS = 3

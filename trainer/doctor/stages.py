@@ -16,7 +16,6 @@ from mindspore.dataset import vision
 from mindspore.train import Model
 
 from schemas.process.host import resident_memory
-from trainer.cli.progress import Silent
 from trainer.device.context import switch
 from trainer.device.sink import rounds
 from trainer.doctor.storage import bytes_from_storage
@@ -28,6 +27,7 @@ from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
 from trainer.training.callbacks import Course, Watch
 from trainer.training.meter import Meter
+from trainer.training.progress import Silent
 
 EPOCHS = 1 << 20  # more than any turn lasts
 UPDATES = 100_000  # likewise

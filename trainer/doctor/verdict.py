@@ -8,12 +8,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-MARGIN = 0.10
-NEGLIGIBLE_WAIT = 0.03  # of the time: what a run shows that is far from being short of data
-FAR = 10  # times the pace of the bottleneck: a part that is so much faster is measured no further
-ENOUGH_STEPS = 50  # before that the batches which were ready when the first step had compiled hide a slow feed
+from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
-FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
+FAR = 10  # times the pace of the bottleneck: a part that is so much faster is measured no further
+
 _BOUNDS = {"feed": FEED, "step": COMPUTE}
 ROOM = 1.05  # what a part must leave to gain, if it cost nothing, for remedies for it to be worth a trial
 
@@ -116,28 +114,3 @@ def feed_parts(rates: Rates) -> dict[str, float]:
     }
     whole = sum(added.values())
     return {name: value / whole for name, value in added.items()}
-
-
-SUNK = "limit: not seen, since the device fetches its own batches; 'trainer doctor' with the same options measures it"
-REMEDIES = {
-    FEED: "'trainer doctor' with the same options tries --workers, --prefetch and smaller shards",
-    BALANCED: "'trainer doctor' with the same options tries what both might gain from",
-    COMPUTE: "'trainer doctor' with the same options tries --amp-level and --batch-size",
-}
-
-
-def what_limited(bound: str, share: float, device: str) -> str:
-    """The sentence that ends a run: the stage that limited it, and where a remedy is found."""
-    what = {FEED: "the feed", BALANCED: "feed and step alike", COMPUTE: "the step"}[bound]
-    # Where a thread of the feed holds the core that the step needs, nobody waits for data.
-    cores = ", as far as is seen where both share the cores" if device == "CPU" and bound != FEED else ""
-    return f"limit: {what}{cores}; {share:.0%} of the training time went by waiting for data; {REMEDIES[bound]}"
-
-
-def judge_wait(share: float | None, steps: int) -> str | None:
-    """The verdict on a run that waited for data for this share of its time; None when that says too little."""
-    if share is None or steps < ENOUGH_STEPS:
-        return None
-    if share <= NEGLIGIBLE_WAIT:
-        return COMPUTE
-    return BALANCED if share <= MARGIN else FEED

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.failures import disk_error
-from trainer.runs.folder import write_whole
+from schemas.storage.files import write_whole
+from trainer.errors import disk_error
 
 TOP = 5
 REPORT, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"

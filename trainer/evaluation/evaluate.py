@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
@@ -11,9 +10,8 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
-from trainer.evaluation.restore import Restored, Show, in_effect, padded_logits, restore
+from trainer.evaluation.restore import Restored, Show, in_effect, restore
 from trainer.feed.pipeline import check_batch, check_labels, keyed_batches, pipeline_errors
-from trainer.nn.tasks.classification import Scores, score
 from trainer.plan.run_plan import check_files, demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
@@ -44,16 +42,6 @@ class Evaluation:
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
     worst: tuple[WorstRow, ...]
-
-
-def evaluate_network(network: Any, batches: Any, batch_size: int, each_batch: Callable[[], None]) -> Scores:
-    """Score a network over (images, labels) batches; leaves it in evaluation mode. `each_batch` may raise to stop."""
-    network.set_train(False)
-    total = Scores()
-    for images, labels in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
-        total += score(padded_logits(network, images, batch_size), labels)
-        each_batch()
-    return total
 
 
 def evaluate_checkpoint(

@@ -14,15 +14,14 @@ import numpy as np
 from mindspore import Tensor, nn
 from numpy.typing import NDArray
 
-from schemas.storage.files import sync
+from schemas.storage.files import sync, write_whole
 from trainer.config import RunConfig
 from trainer.device.context import check_export
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, disk_error, disk_error_behind
 from trainer.evaluation.onnx_cells import prepare_for_onnx
 from trainer.evaluation.restore import Restored, Show, in_effect, restore
-from trainer.failures import disk_error, disk_error_behind
 from trainer.runs import checkpoint
-from trainer.runs.folder import scratch, write_whole
+from trainer.runs.folder import scratch
 
 # Largest difference of a logit, as a share of the largest logit: float32 sums may be taken in another order; float16
 # has ten bits of fraction.

@@ -4,10 +4,9 @@ import contextlib
 from pathlib import Path
 
 from schemas.dataset import load_dataset
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, disk_error
 from trainer.evaluation.details import PICTURES, picture_name, write_report
 from trainer.evaluation.evaluate import Evaluation
-from trainer.failures import disk_error
 from trainer.feed.picture import Unreadable, thumbnail
 from trainer.feed.pipeline import encoded_at
 from trainer.runs.folder import EVALUATIONS, holds_run, scratch

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mindspore import Tensor
 from numpy.typing import NDArray
 
 from trainer.config import RunConfig
@@ -18,6 +17,7 @@ from trainer.feed.threads import Demand
 from trainer.nn.cast import mixed
 from trainer.nn.network import build_network
 from trainer.runs import checkpoint
+from trainer.training.validation import padded_logits
 
 # Settings that have no effect outside of training.
 TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level", "ranks")
@@ -61,14 +61,3 @@ def restore(file: Path, home: Path, effect: InEffect) -> Restored:
     recipe = find_recipe(meta.config.recipe, home)
     try_recipe(meta.config.recipe, recipe, meta.pixels.size)
     return Restored(file, meta, effect, network, recipe)
-
-
-def padded_logits(network: Any, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
-    """The network's output for up to `batch_size` images, (N, classes).
-
-    One shape for all batches: a smaller last one would be compiled again, which takes minutes on Ascend.
-    """
-    missing = batch_size - len(images)
-    full = np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else images
-    logits: NDArray[Any] = network(Tensor(full)).asnumpy()
-    return logits[: len(images)]

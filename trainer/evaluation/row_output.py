@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from trainer.failures import disk_error
+from trainer.errors import disk_error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""The data pipeline: a sealed set, checked, to batches. Does the feed keep up?"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.runs.folder import write_whole
+from schemas.storage.files import write_whole
 
 FINDING = "autotune.toml"  # in the run folder; for --config
 REPORT = "autotune.json"  # MindSpore's own words, beside it

@@ -18,12 +18,9 @@ from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
 from trainer.device.context import InEffect
-from trainer.errors import Busy, TrainerError
-from trainer.failures import disk_error_behind, naming
+from trainer.errors import Busy, TrainerError, disk_error_behind, naming
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
-from trainer.feed.recipes import RECIPES, Recipe
-from trainer.nn.all_reduce import rank_slice
-from trainer.plan.run_plan import Pixels
+from trainer.feed.recipes import RECIPES, Pixels, Recipe
 
 # What errors of MindSpore's data pipeline hold, and no others.
 PIPELINE_MARKS = (
@@ -271,3 +268,9 @@ def cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
     return next(iter([*marked, *lines]), type(error).__name__)
+
+
+def rank_slice(rows: int, ranks: int, rank: int) -> tuple[int, int]:
+    """Start and length of the rows that `rank` evaluates: the slices of all ranks cover each row once."""
+    start = rows * rank // ranks
+    return start, rows * (rank + 1) // ranks - start

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.config import find_function, is_own
 from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.feed import augment
-from trainer.lookup import find_function, is_own
 
 Rgb = tuple[float, float, float]
 
@@ -129,3 +129,12 @@ def _check_recipe(name: str, recipe: Any) -> None:
             raise TrainerError(
                 f"recipe '{name}': {label} is {values}, expected three numbers (red, green, blue) on the scale 0..255"
             )
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How images reach the model: side of the square in pixels, mean and std per channel on the scale 0..255."""
+
+    size: int
+    mean: Rgb
+    std: Rgb

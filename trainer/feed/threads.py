@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from schemas.counting import many
-from trainer.begun import Begun
-from trainer.decisions import Decision, asked
+from trainer.decisions import Begun, Decision, asked
 from trainer.errors import TrainerError
 
 PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's own, since batches are large

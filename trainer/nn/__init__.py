@@ -1,0 +1,1 @@
+"""Networks, tasks, optimizers and the training step."""

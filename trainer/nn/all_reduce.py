@@ -38,12 +38,6 @@ class _Sum(nn.Cell):  # type: ignore[misc]
         return self.sum(values)
 
 
-def rank_slice(rows: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Start and length of the rows that `rank` evaluates: the slices of all ranks cover each row once."""
-    start = rows * rank // ranks
-    return start, rows * (rank + 1) // ranks - start
-
-
 def average_statistics(network: nn.Cell, ranks: int) -> None:
     """Set BatchNorm's running averages to their means over the ranks, so that all ranks evaluate one model.
 

@@ -1,0 +1,1 @@
+"""What a run will do, resolved before MindSpore is imported."""

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.decisions import Decision, asked
+from trainer.decisions import Begun, Decision, asked
 from trainer.errors import WrongUsage, nearest
 from trainer.nn.optimizer import OPTIMIZERS
 

@@ -6,9 +6,8 @@ Imports neither MindSpore nor code of the user's: what only these can tell is in
 from pathlib import Path
 
 from schemas.counting import many
-from trainer.errors import NO_RESUME, TrainerError, use_weights
-from trainer.failures import disk_error
-from trainer.lookup import is_installed, is_own, module_is_there
+from trainer.config import is_installed, is_own, module_is_there
+from trainer.errors import NO_RESUME, TrainerError, disk_error, use_weights
 from trainer.nn.models import MINDCV, MODELS
 from trainer.plan.run_plan import RunPlan, check_sizes
 from trainer.runs import checkpoint

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from schemas.storage.files import write_whole
 from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
-from trainer.errors import TrainerError
-from trainer.failures import disk_error
+from trainer.errors import TrainerError, disk_error
 from trainer.feed.mixing import mixes
 from trainer.feed.pipeline import check_labels, pipeline_errors, train_batches, try_recipe
-from trainer.plan.run_plan import Pixels, check_files, plan_run
-from trainer.runs.folder import scratch, write_whole
+from trainer.feed.recipes import Pixels
+from trainer.plan.run_plan import check_files, plan_run
+from trainer.runs.folder import scratch
 
 COLUMNS, ROWS = 8, 4
 LEAST_SIDE = 112  # small images are enlarged by a whole factor, so that a label has room below

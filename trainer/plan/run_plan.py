@@ -9,12 +9,11 @@ from schemas.counting import many
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
 from schemas.errors import ContractError
 from schemas.shard_check import shard_problem
-from trainer.begun import Begun
 from trainer.config import RunConfig
-from trainer.decisions import Decision, asked
+from trainer.decisions import Begun, Decision, asked
 from trainer.device.context import InEffect, Machine, decide
 from trainer.errors import TrainerError
-from trainer.feed.recipes import IMAGENET_MEAN, IMAGENET_STD, Recipe, Rgb, find_recipe
+from trainer.feed.recipes import IMAGENET_MEAN, IMAGENET_STD, Pixels, Recipe, find_recipe
 from trainer.feed.threads import Demand
 from trainer.nn.models import check_model_name
 from trainer.nn.optimizer import parse_scales
@@ -24,15 +23,6 @@ FLOAT_BYTES = 4
 SINK_COLUMN_BYTES = 256 << 20  # what a column of a batch may have on its way to the device
 UNMEASURED = "ImageNet's: the dataset was not measured"
 FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """How images reach the model: side of the square in pixels, mean and std per channel on the scale 0..255."""
-
-    size: int
-    mean: Rgb
-    std: Rgb
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from trainer.config import RunConfig
 from trainer.decisions import asked
-from trainer.doctor.verdict import REMEDIES, what_limited
 from trainer.report.history import Run, number
+from trainer.training.meter import REMEDIES, what_limited
 
 UNKNOWN = "not kept"
 NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.failures import disk_error
+from schemas.storage.files import write_whole
+from trainer.errors import disk_error
 from trainer.report import tables
 from trainer.report.charts import Over, charts
 from trainer.report.compare import Outcome, command, differences, evaluate_command, outcome, settings
@@ -13,7 +14,6 @@ from trainer.report.confusions import Shown, shown
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import need, printable, render
-from trainer.runs.folder import write_whole
 
 PAGE = "report.html"
 PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations

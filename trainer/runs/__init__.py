@@ -1,0 +1,1 @@
+"""The run folder: checkpoints, state, history, curves."""

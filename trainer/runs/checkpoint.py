@@ -12,9 +12,8 @@ from schemas.errors import ContractError
 from schemas.storage.files import sync
 from schemas.storage.regular_file import open_regular
 from trainer.config import RunConfig
-from trainer.errors import TrainerError, WrongUsage
-from trainer.failures import disk_error_behind, naming, until_uninterrupted
-from trainer.plan.run_plan import Pixels
+from trainer.errors import TrainerError, WrongUsage, disk_error_behind, naming, until_uninterrupted
+from trainer.feed.recipes import Pixels
 from trainer.runs.folder import BEST
 from trainer.runs.state import RunState
 

@@ -8,9 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.storage.files import sync
-from trainer.errors import Busy, TrainerError
-from trainer.failures import disk_error, naming, until_uninterrupted
+from trainer.errors import Busy, TrainerError, disk_error, naming, until_uninterrupted
 
 RUNS = Path("runs")
 CONFIG = "config.json"
@@ -142,30 +140,6 @@ def _locked(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # the lock is gone with the process at the latest
             os.close(descriptor)
-
-
-@until_uninterrupted
-def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file, text as UTF-8, so that it is on the disk as a whole, or as it was; devices are written as they are.
-
-    Names of files that are not UTF-8 keep their bytes.
-    """
-    data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
-        return
-    path = path.resolve()
-    part = path.with_name(f".{path.name}.part")
-    with naming(path):
-        try:
-            part.write_bytes(data)
-            sync(part)
-            os.replace(part, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise
-        sync(path.parent)
 
 
 def append_line(path: Path, line: str, durable: bool = True) -> int:

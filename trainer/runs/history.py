@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schemas.storage.regular_file import read_regular
-from trainer.begun import Begun
-from trainer.decisions import Decision
+from trainer.decisions import Begun, Decision
 from trainer.runs.folder import CONFIG, LAST, STARTS, append_line
 
 Number = TypeVar("Number", int, float)

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from mindspore.train import Callback, RunContext
 
 from schemas.counting import many
-from trainer.cli.progress import EpochReport, Progress, StepReport
 from trainer.device.precision import overflow_advice
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.classification import Scores
@@ -24,6 +23,7 @@ from trainer.runs.folder import append_line
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.meter import Meter
+from trainer.training.progress import EpochReport, Progress, StepReport
 
 ENOUGH_STEPS = 20  # timed in an epoch before its speed alone tells how long the run will last
 

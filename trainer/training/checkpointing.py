@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.errors import ContractError
 from schemas.storage.files import sync
-from trainer.failures import naming, until_uninterrupted
+from trainer.errors import naming, until_uninterrupted
 from trainer.nn.step import TrainStep
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint, kill_points

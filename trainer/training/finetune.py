@@ -7,8 +7,7 @@ from typing import Any
 from schemas.counting import many
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.errors import TrainerError, WrongUsage
-from trainer.failures import disk_error_behind
+from trainer.errors import TrainerError, WrongUsage, disk_error_behind
 from trainer.nn.models.mindcv_names import MINDCV_NAMES, agreeing_size, fold_epsilon, from_mindcv
 from trainer.nn.optimizer import begins, parse_scales
 from trainer.runs import checkpoint

@@ -13,9 +13,10 @@ import numpy as np
 from mindspore.dataset import Shuffle, vision
 from numpy.typing import NDArray
 
+from schemas.storage.files import write_whole
 from trainer.feed.pipeline import rows_of, train_batches, train_keys
 from trainer.plan.run_plan import RunPlan
-from trainer.runs.folder import NONFINITE, write_whole
+from trainer.runs.folder import NONFINITE
 
 READ_AHEAD = 16  # batches beyond those that one operator holds ready: there are several operators
 SHOWN = 3  # keys in the sentence; the file has all

@@ -9,11 +9,12 @@ from typing import Any
 from mindspore.profiler import profile, tensorboard_trace_handler
 from mindspore.train import Callback, LossMonitor, RunContext, TimeMonitor
 
+from schemas.storage.files import write_whole
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.plan.preflight import NO_BOARD
 from trainer.runs.curves import draw_curves
-from trainer.runs.folder import BOARD, CURVES, PROFILE, STEPS, append_line, write_whole
+from trainer.runs.folder import BOARD, CURVES, PROFILE, STEPS, append_line
 from trainer.runs.state import RunState
 from trainer.training.callbacks import Course
 from trainer.training.meter import Meter

@@ -1,5 +1,16 @@
 """Measures an epoch: loss, throughput, and the share of time in which the device waits for data. Pure of clocks."""
 
+MARGIN = 0.10
+NEGLIGIBLE_WAIT = 0.03  # of the time: what a run shows that is far from being short of data
+ENOUGH_STEPS = 50  # before that the batches which were ready when the first step had compiled hide a slow feed
+FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
+SUNK = "limit: not seen, since the device fetches its own batches; 'trainer doctor' with the same options measures it"
+REMEDIES = {
+    FEED: "'trainer doctor' with the same options tries --workers, --prefetch and smaller shards",
+    BALANCED: "'trainer doctor' with the same options tries what both might gain from",
+    COMPUTE: "'trainer doctor' with the same options tries --amp-level and --batch-size",
+}
+
 
 class Meter:
     """Fed with times in seconds. The first step of a run compiles, so it does not count for throughput and wait.
@@ -87,3 +98,20 @@ class Meter:
 def share_of_waiting(wait_s: float, work_s: float) -> float | None:
     """Waiting as a share of both; None when nothing was timed."""
     return wait_s / (wait_s + work_s) if wait_s + work_s > 0 else None
+
+
+def what_limited(bound: str, share: float, device: str) -> str:
+    """The sentence that ends a run: the stage that limited it, and where a remedy is found."""
+    what = {FEED: "the feed", BALANCED: "feed and step alike", COMPUTE: "the step"}[bound]
+    # Where a thread of the feed holds the core that the step needs, nobody waits for data.
+    cores = ", as far as is seen where both share the cores" if device == "CPU" and bound != FEED else ""
+    return f"limit: {what}{cores}; {share:.0%} of the training time went by waiting for data; {REMEDIES[bound]}"
+
+
+def judge_wait(share: float | None, steps: int) -> str | None:
+    """The verdict on a run that waited for data for this share of its time; None when that says too little."""
+    if share is None or steps < ENOUGH_STEPS:
+        return None
+    if share <= NEGLIGIBLE_WAIT:
+        return COMPUTE
+    return BALANCED if share <= MARGIN else FEED

@@ -28,7 +28,7 @@ from typing import IO, Any
 from dataprep.build.decode_check.complaints import complaints
 from dataprep.build.decode_check.originals import read_originals
 from dataprep.images.formats.jpeg_rewrite import read_to_end
-from dataprep.mindrecord import ShardReader
+from dataprep.mindrecord.reader import ShardReader
 from schemas.counting import many
 from schemas.process.native_stderr import STDERR, take_text
 

@@ -19,7 +19,7 @@ from dataprep.build.decode_check.child_process import (
 )
 from dataprep.build.decode_check.complaints import DAMAGED
 from dataprep.errors import DataprepError, TryLater
-from dataprep.keys import portable_path
+from dataprep.items import portable_path
 from schemas.record import RecordSchema
 
 # A row is at fault when it ends or silences so many fresh children that have nothing else to decode.

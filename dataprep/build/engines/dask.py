@@ -28,7 +28,7 @@ from dataprep.build.decode_check.dispatch import end_child
 from dataprep.build.engines.local import Crew, TaskKilled
 from dataprep.build.software import software
 from dataprep.errors import DataprepError, TryLater
-from dataprep.keys import encode_name
+from dataprep.items import encode_name
 from dataprep.options import ShardOptions
 from schemas.process.memory import is_shortage
 

@@ -1,0 +1,1 @@
+"""The structure of each file format, walked without decoding a pixel."""

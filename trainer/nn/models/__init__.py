@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trainer.config import find_function, is_own
 from trainer.errors import WrongUsage, nearest
-from trainer.lookup import find_function, is_own
 
 # name -> where its factory is. Imported at first use, since a model imports MindSpore.
 MODELS = {

@@ -1,0 +1,1 @@
+"""One file per record kind: loss, scores, metrics."""

@@ -8,8 +8,8 @@ from types import TracebackType
 from PIL import Image
 
 from dataprep.images.formats.tiff.directories import heard_tiff_damage
-from dataprep.images.policy import Refusal
 from dataprep.images.reasons import of_error
+from schemas.images.policy import Refusal
 from schemas.process.native_stderr import NativeStderr
 
 # Pillow silences libtiff's warnings. Its errors are printed as "module: text", also those that it decodes beyond.
