@@ -29,8 +29,8 @@ from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
-from trainer.training.callbacks import Course, EpochEnd, StepNumbers, Watch
-from trainer.training.checkpointing import Keeper
+from trainer.training.callbacks import EpochCallback, Schedule, StepCallback, StepNumbers
+from trainer.training.checkpointing import Checkpointer
 from trainer.training.lineage import foreign_label, undecodable, write_report
 from trainer.training.logs import log_callbacks
 from trainer.training.meter import SUNK, Meter, judge_wait, share_of_waiting, what_limited
@@ -57,15 +57,15 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
 
     state = RunState()
 
-    def culprit() -> str | None:
+    def undecodable_key() -> str | None:
         return undecodable(plan, state.step)
 
-    with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder, culprit):
+    with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder, undecodable_key):
         apply(effect)
         course = _course(plan)
         network, step = network_and_step(plan, course.rates, home, progress.note, not (run / LAST).exists())
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
-        keeper = Keeper(run, plan, step, state, began)
+        keeper = Checkpointer(run, plan, step, state, began)
         stop.check()
         _take_up(keeper, progress, config)
 
@@ -80,8 +80,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             return write_report(run, plan, what, (first, last), element)
 
         meter = Meter(config.batch_size * effect.num_shards, effect.sink)
-        watch = Watch(course, state, step, meter, progress, stop, keeper.save, explain)
-        epoch_end = EpochEnd(course, state, step, meter, progress, stop, run / METRICS, evaluate, keeper.save)
+        watch = StepCallback(course, state, step, meter, progress, stop, keeper.save, explain)
+        epoch_end = EpochCallback(course, state, step, meter, progress, stop, run / METRICS, evaluate, keeper.save)
         logs = [] if effect.shard_id else log_callbacks(config, run, meter, course, state, run / METRICS, progress.note)
         if not state.evaluated:
             watch.enter_epoch(state.step // plan.steps)
@@ -104,7 +104,7 @@ def _tell_beginning(plan: RunPlan, progress: Progress) -> None:
 
 
 def _train_epochs(
-    plan: RunPlan, step: Any, course: Course, state: RunState, stop: StopSignals, callbacks: list[Any]
+    plan: RunPlan, step: Any, course: Schedule, state: RunState, stop: StopSignals, callbacks: list[Any]
 ) -> None:
     """Train to the end of the run, or until `stop`: over one pipeline per epoch, or over one for all that is left.
 
@@ -135,11 +135,11 @@ def _check_data(plan: RunPlan, stop: StopSignals) -> None:
         stop.check()
 
 
-def _course(plan: RunPlan) -> Course:
+def _course(plan: RunPlan) -> Schedule:
     config = plan.config
     updates = config.epochs * plan.steps // config.accumulate
     warmup = round(config.warmup_epochs * plan.steps / config.accumulate)
-    return Course(
+    return Schedule(
         epochs=config.epochs,
         steps=plan.steps,
         rates=cosine_with_warmup(plan.lr, updates, warmup),
@@ -151,7 +151,7 @@ def _course(plan: RunPlan) -> Course:
     )
 
 
-def _take_up(keeper: Keeper, progress: Progress, config: RunConfig) -> None:
+def _take_up(keeper: Checkpointer, progress: Progress, config: RunConfig) -> None:
     run, begun = keeper.folder, holds_run(keeper.folder)
     restored = begun and keeper.restore(progress.note)
     if not restored:

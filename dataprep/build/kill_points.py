@@ -23,7 +23,7 @@ STEPS = (
 SWAP_STEPS = ("swap.journal", "swap.removed", "swap.moved", "swap.files", "swap.manifest", "swap.cleaned")
 
 
-def reach(step: str) -> None:
+def kill_point(step: str) -> None:
     """Say that the job has come to `step`; the process is killed there when DATAPREP_KILL_AT names it."""
     if os.environ.get("DATAPREP_KILL_AT") == step:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep.build.absence import TRANSIENT, Presence
-from dataprep.build.decode_check.dispatch import Manner, Proof, Prove, proving_here, proving_there, unproved
+from dataprep.build.decode_check.dispatch import Proof, Prove, ProveOptions, proving_here, proving_there, unproved
 from dataprep.build.decode_check.supervisor import Fault
 from dataprep.build.engines import ENGINES
-from dataprep.build.engines.local import Crew, TaskKilled
+from dataprep.build.engines.local import TaskKilled, WorkerPool
 from dataprep.build.interrupts import deferred
-from dataprep.build.kill_points import reach
+from dataprep.build.kill_points import kill_point
 from dataprep.build.progress import Progress
 from dataprep.build.receipt import ROWS, Receipt, Task, noted_rows
 from dataprep.build.workdir import Workdir
@@ -118,7 +118,7 @@ def _build(
             work.log("fallback", why=crew.fallback)
         results = _results(crew, _tasks(plan, work, options, shards, crew.killable), prove, work, progress)
         for receipt, proof, planned in results:
-            reach("prove.done")
+            kill_point("prove.done")
             missed = [reject.key for reject in receipt.rejects if reject.reason in TRANSIENT]
             if missed and presence:
                 presence.require(missed)
@@ -132,19 +132,19 @@ def _build(
             built.add(receipt, proof)
 
 
-def _proving(work: Workdir, options: ShardOptions, crew: Crew) -> AbstractContextManager[Prove]:
+def _proving(work: Workdir, options: ShardOptions, crew: WorkerPool) -> AbstractContextManager[Prove]:
     if options.prove == "off":
         return nullcontext(unproved)
     # More threads than cores are an error in MindSpore. A worker that proves what it builds is one of many.
     threads = 1 if crew.proves else min(crew.workers(), host_cores())
     decode = "strip" if options.prove == "decode" else None
     keep = options.warnings == "keep"
-    manner = Manner(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
+    manner = ProveOptions(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
     return proving_there(manner, crew.executor) if crew.proves else proving_here(manner)
 
 
 def _results(
-    crew: Crew, tasks: Iterator[Task], prove: Prove, work: Workdir, progress: Progress
+    crew: WorkerPool, tasks: Iterator[Task], prove: Prove, work: Workdir, progress: Progress
 ) -> Iterator[tuple[Receipt, Proof, PlannedShard]]:
     """Shards as they are built and proved. A few are under way at a time; the next are built while one is proved."""
     building: dict[Future[Receipt], PlannedShard] = {}

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dataprep.build.kill_points import reach
+from dataprep.build.kill_points import kill_point
 from dataprep.build.lock import Lock
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from dataprep.errors import DataprepError
@@ -79,10 +79,10 @@ class Workdir:
         """Let `write` make the plan's file, and give it its name when it is whole."""
         part = self.plan.with_suffix(".part")
         write(part)
-        reach("plan.written")
+        kill_point("plan.written")
         sync(part)
         _move(part, self.plan)
-        reach("plan.saved")
+        kill_point("plan.saved")
 
     def receipts(self) -> dict[str, Receipt]:
         """Receipts of the shards whose files are in place, by shard name."""
@@ -129,14 +129,14 @@ class Workdir:
         assert receipt.attempt is not None, "a kept receipt was committed before"
         name = receipt.shard.name
         _move(receipt.attempt / name, self.out / name)
-        reach("commit.data")
+        kill_point("commit.data")
         _move(receipt.attempt / index_name(name), self.out / index_name(name))
-        reach("commit.index")
+        kill_point("commit.index")
         _move(receipt.attempt / ROWS, rows_file(self.out, name))
-        reach("commit.rows")
+        kill_point("commit.rows")
         write_whole(self._receipts / f"{name}.json", receipt.to_json())
         self.drop(receipt)
-        reach("commit.receipt")
+        kill_point("commit.receipt")
 
     def drop(self, receipt: Receipt) -> None:
         """Take away what is left of an attempt."""
@@ -188,7 +188,7 @@ class Workdir:
     def exclude(self, shard: str, excluded: Excluded) -> None:
         """Have `shard` built without these files."""
         self.keep("excluded", {shard: self.found("excluded").get(shard, {}) | excluded})
-        reach("exclude.saved")
+        kill_point("exclude.saved")
 
     def forget(self, shard: str, mended: dict[str, tuple[int, int]]) -> None:
         """Have `shard` built again, with these files as they are now and none excluded."""
@@ -221,19 +221,19 @@ class Workdir:
     def save_row_digests(self, digests: Iterable[bytes]) -> RowDigestsFile:
         """Write the digests of all rows, which come in the order of splits, shards and rows."""
         saved = save_row_digests(self.out, digests)
-        reach("seal.row_digests")
+        kill_point("seal.row_digests")
         return saved
 
     def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
         """Write the lists and then dataset.json: the set is complete when the latter is there."""
         write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
-        reach("seal.rejects")
+        kill_point("seal.rejects")
         write_whole(self.out / DUPLICATES, json_lines(duplicates))
-        reach("seal.duplicates")
+        kill_point("seal.duplicates")
         self._sweep()  # before the manifest: nobody looks into a folder that is complete
         write_whole(self.out / DATASET, dataset.to_json())
-        reach("seal.manifest")
+        kill_point("seal.manifest")
 
     def log(self, event: str, **values: Any) -> None:
         """Append to the run log: the place for clock, host and speed, which no other file holds."""

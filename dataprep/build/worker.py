@@ -15,7 +15,7 @@ from typing import TextIO, TypeVar
 from dataprep.build.decode_check.originals import OriginalsWriter
 from dataprep.build.decode_deadline import DecodeDeadline, DecodeTimeout
 from dataprep.build.encode import ENCODERS
-from dataprep.build.kill_points import reach
+from dataprep.build.kill_points import kill_point
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
 from dataprep.images.check import keep_decoders_single
@@ -103,7 +103,7 @@ def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
         (attempt / ROWS).open("w") as rows,
     ):
         for item, data in build.timed("read", files):
-            reach("build.row")
+            kill_point("build.row")
             build.tell(item)
             try:
                 build.add(item, data, writer, rows)
@@ -112,7 +112,7 @@ def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
             build.at_hand = None
         started = perf_counter()
         _finish(task, writer)
-    reach("build.finished")
+    kill_point("build.finished")
     shard = describe_shard(writer.path, writer.rows)
     build.seconds["write"] += perf_counter() - started
     return build.receipt(shard)

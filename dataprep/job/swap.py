@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from dataprep.build.kill_points import reach
+from dataprep.build.kill_points import kill_point
 from dataprep.build.lock import Lock
 from dataprep.build.receipt import ROWS
 from dataprep.build.workdir import NOTES, rename_into, write_whole
@@ -38,7 +38,7 @@ def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) 
     removes = sorted({*known, *state} - staying)
     journal = {"from": origin, "removes": removes, "moves": moves}
     write_whole(out / WORK / SWAP, json.dumps(journal).encode())
-    reach("swap.journal")
+    kill_point("swap.journal")
     finish(out)
 
 
@@ -72,20 +72,20 @@ def finish(out: Path) -> None:
         sync(out)
     for name in removes:
         (out / name).unlink(missing_ok=True)
-    reach("swap.removed")
+    kill_point("swap.removed")
     for name in moves:
         if name != DATASET:
             _move(origin / name, out / name)
     for folder in sorted({(out / name).parent for name in moves}):
         sync(folder)
-    reach("swap.files")
+    kill_point("swap.files")
     if DATASET in moves:
         _move(origin / DATASET, out / DATASET)
         sync(out)
-    reach("swap.manifest")
+    kill_point("swap.manifest")
     for folder in (origin, out / WORK / RETRY):  # a retry that was begun before is of a set that is gone
         shutil.rmtree(folder, ignore_errors=True)
-    reach("swap.cleaned")
+    kill_point("swap.cleaned")
     (out / WORK / SWAP).unlink()
     sync(out / WORK)
 
@@ -94,7 +94,7 @@ def _move(path: Path, target: Path) -> None:
     if path.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         rename_into(path, target)
-        reach("swap.moved")
+        kill_point("swap.moved")
 
 
 def _files(folder: Path) -> list[str]:

@@ -46,9 +46,9 @@ def aspects(steps: Counter[int]) -> str:
     figure, axes = _axes("width : height")
     within = {step / ASPECT_STEPS: count for step, count in steps.items() if abs(step) <= BEYOND * ASPECT_STEPS}
     axes.bar(list(within), list(within.values()), 0.9 / ASPECT_STEPS)
-    reach = max([1.2, *(abs(place) + 0.2 for place in within)])
-    axes.set_xlim(-reach, reach)
-    ratios = _NEAR if reach < 2 else _FAR
+    kill_point = max([1.2, *(abs(place) + 0.2 for place in within)])
+    axes.set_xlim(-kill_point, kill_point)
+    ratios = _NEAR if kill_point < 2 else _FAR
     axes.set_xticks([math.log2(w / h) for w, h in ratios], [f"{w}:{h}" for w, h in ratios])
     return _svg(figure)
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from dataprep.build import scheduler, worker
 from dataprep.build.decode_check import dispatch
 from dataprep.build.engines import dask as engine
-from dataprep.build.engines.dask import Ground, Unfit, _check_workers, probe
+from dataprep.build.engines.dask import Unfit, WorkerCheck, _check_workers, probe
 from dataprep.build.scheduler import _tasks
 from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
@@ -277,38 +277,40 @@ class OneWorker:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
     monkeypatch.setattr(engine, "SHARED_S", 0.0)
     (tmp_path / "attempts").mkdir()
     (tmp_path / "attempts" / "token").touch()
-    return Ground(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
+    return WorkerCheck(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
 
 
-def test_a_worker_that_sees_and_runs_the_same_is_fit(ground: Ground) -> None:
+def test_a_worker_that_sees_and_runs_the_same_is_fit(ground: WorkerCheck) -> None:
     _check_workers(OneWorker(), ground)
 
 
 @pytest.mark.parametrize("name", ["mindspore-dataprep", "Pillow", "SQLite"])
-def test_a_worker_with_other_software_is_refused_by_name(ground: Ground, name: str) -> None:
+def test_a_worker_with_other_software_is_refused_by_name(ground: WorkerCheck, name: str) -> None:
     other = replace(ground, software={**ground.software, name: "0.0"})
     with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, and this process 0\.0; all must be"):
         _check_workers(OneWorker(), other)
 
 
-def test_a_worker_that_does_not_see_the_folders_is_refused(ground: Ground, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_see_the_folders_is_refused(ground: WorkerCheck, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
         _check_workers(OneWorker(), replace(ground, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
         _check_workers(OneWorker(), replace(ground, token="of another machine"))
 
 
-def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(ground: Ground, tmp_path: Path) -> None:
+def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(
+    ground: WorkerCheck, tmp_path: Path
+) -> None:
     _check_workers(OneWorker(), replace(ground, encoding="gbk"))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode names of files as gbk: start it with"):
         _check_workers(OneWorker(), replace(ground, encoding="gbk", attempts=tmp_path / "数据"))
 
 
-def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     written = probe(ground)
     (ground.attempts / written).unlink()
     monkeypatch.setattr(engine, "probe", lambda ground: written)
@@ -317,7 +319,7 @@ def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: Ground, monkey
 
 
 def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, message in (
         (PermissionError(13, "Permission denied"), "cannot write below .*: Permission denied"),
@@ -325,7 +327,7 @@ def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
         (Exception("ModuleNotFoundError(...)"), "install the same mindspore-dataprep there"),  # as Dask sends it
     ):
 
-        def fail(_: Ground, error: Exception = error) -> str:
+        def fail(_: WorkerCheck, error: Exception = error) -> str:
             raise error
 
         monkeypatch.setattr(engine, "probe", fail)
@@ -333,7 +335,7 @@ def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
             _check_workers(OneWorker(), ground)
 
 
-def test_a_worker_that_joined_late_looks_when_its_first_task_comes(ground: Ground) -> None:
+def test_a_worker_that_joined_late_looks_when_its_first_task_comes(ground: WorkerCheck) -> None:
     assert engine.on_worker(ground, len, "four") == 4
     with pytest.raises(Unfit, match=r"the Dask worker \d+ on .* has Pillow"):
         engine.on_worker(replace(ground, software={"Pillow": "0.0"}, token="late"), len, "four")

@@ -16,7 +16,7 @@ from trainer.errors import TrainerError
 from trainer.nn.tasks.classification import Scores
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
-from trainer.training.callbacks import Course, EpochEnd, StepNumbers, Watch
+from trainer.training.callbacks import EpochCallback, Schedule, StepCallback, StepNumbers
 from trainer.training.meter import Meter
 
 
@@ -28,15 +28,15 @@ class Run:
         self.saved: list[tuple[int, bool]] = []
         self.stop = StopSignals()
         self.explained: list[tuple[int, int]] = []
-        self.course = Course(epochs=3, steps=6, rates=[0.1] * 18, **course)
+        self.course = Schedule(epochs=3, steps=6, rates=[0.1] * 18, **course)
         self.skipped = Tensor(np.int32(0))
         step: Any = SimpleNamespace(scaled=scaled, skipped=self.skipped, skipped_in_row=Tensor(np.int32(2)))
         meter, self.stream = Meter(4), io.StringIO()
         rest = (meter, Lines(self.stream, 1), self.stop)
-        self.watch = Watch(self.course, self.state, step, *rest, self.save, self.explain)
+        self.watch = StepCallback(self.course, self.state, step, *rest, self.save, self.explain)
         self.metrics = folder / "metrics.jsonl"
         scores = lambda: Scores(10, 5, 1.0)  # noqa: E731
-        self.epoch_end = EpochEnd(self.course, self.state, step, *rest, self.metrics, scores, self.save)
+        self.epoch_end = EpochCallback(self.course, self.state, step, *rest, self.metrics, scores, self.save)
         self.numbers = StepNumbers(self.course, self.state, per_epoch=False)
         self.stopping = False
 
@@ -149,7 +149,7 @@ def test_step_lines_tell_skipped_updates_and_the_best_so_far(tmp_path: Path) -> 
 
 
 def test_time_left_counts_training_and_evaluations_that_are_still_to_come() -> None:
-    course = Course(epochs=3, steps=10, rates=[0.1] * 30)
+    course = Schedule(epochs=3, steps=10, rates=[0.1] * 30)
     state = RunState(step=11, wait_s=2.0, work_s=8.0, timed_steps=10, last={"val_s": 4.0})
     assert course.left_s(state, (9.0, 0.0, 1)) == pytest.approx(19 * 19 / 11 + 2 * 4.0)
     assert course.left_s(state, (10.0, 10.0, 40)) == pytest.approx(19 * 0.5 + 2 * 4.0), "this epoch's speed alone"

@@ -25,7 +25,7 @@ from trainer.doctor.convolution import Convolutions
 from trainer.doctor.remedies import Remedy
 from trainer.doctor.samples import Row, some_rows
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Lap, Measured, Part, Trainee, Turn, loop_part
+from trainer.doctor.stages import CompiledStep, Measured, Measurement, Stage, Timer, loop_part
 from trainer.doctor.traps import find_traps
 from trainer.doctor.trials import Trials
 from trainer.doctor.verdict import Verdict
@@ -185,7 +185,7 @@ def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
     session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None, vary_order=vary_order)
     first: list[bytes] = []
 
-    def work(lap: Lap) -> None:
+    def work(lap: Timer) -> None:
         rows = train_rows(plan.folder, plan.dataset, plan.effect)
         images = [image.tobytes() for image, _ in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)]
         first.append(b"".join(images[:8]))
@@ -194,7 +194,7 @@ def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
     seed = ds.config.get_seed()
     try:
         for _ in range(3):
-            session.take(Part("x", work), 0.0)
+            session.take(Stage("x", work), 0.0)
     finally:
         ds.config.set_seed(seed)
     assert len(set(first)) == orders
@@ -207,11 +207,13 @@ def test_parts_far_from_the_bottleneck_have_one_turn(
     monkeypatch.setattr(
         Session,
         "rounds",
-        lambda self, parts, count, *rest: {part.name: [Turn(rates[part.name], 1.0, 1.0, 0)] * count for part in parts},
+        lambda self, parts, count, *rest: {
+            part.name: [Measurement(rates[part.name], 1.0, 1.0, 0)] * count for part in parts
+        },
     )
     plan = plan_run(RunConfig(str(stripes), device="CPU"), Machine(ascend=False, cores=2))
     session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None)
-    turns = diagnose._part_turns(session, [Part(name, lambda lap: None) for name in rates])
+    turns = diagnose._part_turns(session, [Stage(name, lambda lap: None) for name in rates])
     assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
@@ -314,16 +316,16 @@ def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
     monkeypatch.setattr(Session, "rounds", lambda self, parts, *rest: {part.name: [] for part in parts})
     plan = plan_run(RunConfig(str(stripes), sink=sink), machine)
     session = Session(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
-    turns = diagnose._loop_turns(session, Trainee(plan, tmp_path), full=True)
+    turns = diagnose._loop_turns(session, CompiledStep(plan, tmp_path), full=True)
     assert list(turns) == loops
     assert diagnose._sink(plan, turns) == told
 
 
 def test_loop_of_a_sink_is_warm_after_one_callback(stripes: Path, tmp_path: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), device="Ascend"), Machine(ascend=True, cores=8))
-    part = loop_part("loop, sink on", plan, Trainee(plan, tmp_path))
+    part = loop_part("loop, sink on", plan, CompiledStep(plan, tmp_path))
     assert part.warm == 1, "one callback stands for a whole sink"
     assert plan.effect.train.arguments["dataset_sink_mode"] is True
     off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
-    assert loop_part("loop, sink off", off, Trainee(off, tmp_path)).warm == 2 + off.effect.prefetch
-    assert loop_part("loop, sink off", off, Trainee(off, tmp_path), full=True).warm == 2
+    assert loop_part("loop, sink off", off, CompiledStep(off, tmp_path)).warm == 2 + off.effect.prefetch
+    assert loop_part("loop, sink off", off, CompiledStep(off, tmp_path), full=True).warm == 2

@@ -157,7 +157,7 @@ from pathlib import Path
 from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
 from trainer.plan.run_plan import plan_run
-from trainer.doctor.stages import Trainee
+from trainer.doctor.stages import CompiledStep
 
 for model, side in (("tiny", 16), ("resnet18", 32), ("resnet50", 32), ("mobilenet_v3", 32), ("convnext_tiny", 32),
                     ("vit_small", 32)):
@@ -165,7 +165,7 @@ for model, side in (("tiny", 16), ("resnet18", 32), ("resnet50", 32), ("mobilene
                        mode="graph" if model == "tiny" else "pynative")
     plan = plan_run(config, this_machine("CPU"))
     apply(plan.effect)
-    Trainee(plan, Path.cwd()).compile()
+    CompiledStep(plan, Path.cwd()).compile()
     print("STEP", model, flush=True)
 """
 

@@ -2,7 +2,17 @@
 
 import pytest
 
-from trainer.doctor.stages import LEAST_TURN_S, LOOK_S, Lap, Part, Turn, measure, summed_up, take_turns, wait_for_rest
+from trainer.doctor.stages import (
+    LEAST_TURN_S,
+    LOOK_S,
+    Measurement,
+    Stage,
+    Timer,
+    measure,
+    summed_up,
+    take_turns,
+    wait_for_rest,
+)
 
 
 class Clock:
@@ -15,11 +25,11 @@ class Clock:
         return self.now
 
 
-def lap(clock: Clock, seconds: float = 1.0, warm: int = 1) -> Lap:
-    return Lap(seconds, warm, clock, lambda: 2 * clock.now, lambda: None)
+def lap(clock: Clock, seconds: float = 1.0, warm: int = 1) -> Timer:
+    return Timer(seconds, warm, clock, lambda: 2 * clock.now, lambda: None)
 
 
-def work(one: Lap, clock: Clock, each_s: float, first_s: float = 0.0) -> Turn:
+def work(one: Timer, clock: Clock, each_s: float, first_s: float = 0.0) -> Measurement:
     clock.now += first_s
     while True:
         clock.now += each_s
@@ -51,13 +61,13 @@ def test_what_a_part_prepares_is_in_no_turn() -> None:
     def prepare() -> None:
         clock.now += 100.0
 
-    def once(one: Lap) -> None:
+    def once(one: Timer) -> None:
         clock.now += 0.5
         assert not one.done(4)
         clock.now += 0.5
         assert one.done(4)
 
-    turn = measure(Part("x", once, warm=0, prepare=prepare), 1.0, lambda: None, clock)
+    turn = measure(Stage("x", once, warm=0, prepare=prepare), 1.0, lambda: None, clock)
     assert (turn.images, turn.wall_s) == (8, 1.0)
 
 
@@ -75,21 +85,21 @@ def test_a_wish_to_stop_is_looked_at_after_each_batch() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Lap(1.0, 1, Clock(), Clock(), stop).done(1)
+        Timer(1.0, 1, Clock(), Clock(), stop).done(1)
 
 
-def part(name: str) -> Part:
-    return Part(name, lambda one: None)
+def part(name: str) -> Stage:
+    return Stage(name, lambda one: None)
 
 
-def turns(count: int, seconds: float, overhead_s: float, *parts: Part) -> tuple[list[tuple[str, float]], float]:
+def turns(count: int, seconds: float, overhead_s: float, *parts: Stage) -> tuple[list[tuple[str, float]], float]:
     """What was taken, with the seconds given to each turn; and when it was over."""
     clock, taken = Clock(), []
 
-    def take(one: Part, given_s: float) -> Turn:
+    def take(one: Stage, given_s: float) -> Measurement:
         taken.append((one.name, given_s))
         clock.now += given_s + overhead_s
-        return Turn(1, given_s, given_s, 0)
+        return Measurement(1, given_s, given_s, 0)
 
     take_turns(parts, count, seconds, take, clock)
     return taken, clock.now
@@ -116,17 +126,25 @@ def test_first_round_is_whole_and_no_other_begins_that_would_be_half_too_late() 
 def test_as_many_rounds_as_must_be_are_made_however_late() -> None:
     clock, taken = Clock(), []
 
-    def take(one: Part, given_s: float) -> Turn:
+    def take(one: Stage, given_s: float) -> Measurement:
         taken.append(one.name)
         clock.now += 10.0
-        return Turn(1, 1.0, 1.0, 0)
+        return Measurement(1, 1.0, 1.0, 0)
 
     take_turns([part("a"), part("b")], 5, 1.0, take, clock, least=2)
     assert taken == ["a", "b", "a", "b"]
 
 
 def test_rounds_are_summed_up_as_medians() -> None:
-    found = summed_up({"feed": [Turn(10, 1.0, 1.5, 5, 0.1), Turn(90, 1.0, 1.5, 9, 0.5), Turn(20, 1.0, 3.0, 7, 0.2)]})
+    found = summed_up(
+        {
+            "feed": [
+                Measurement(10, 1.0, 1.5, 5, 0.1),
+                Measurement(90, 1.0, 1.5, 9, 0.5),
+                Measurement(20, 1.0, 3.0, 7, 0.2),
+            ]
+        }
+    )
     feed = found["feed"]
     assert (feed.images_per_s, feed.lowest, feed.highest, feed.turns) == (20.0, 10.0, 90.0, 3)
     assert (feed.cores, feed.memory_bytes, feed.data_wait) == (1.5, 9, 0.2)

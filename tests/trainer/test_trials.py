@@ -11,7 +11,7 @@ from trainer.device.context import Machine
 from trainer.doctor.advice import conclude, recommended
 from trainer.doctor.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, weigh
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Part, Trainee, Turn
+from trainer.doctor.stages import CompiledStep, Measurement, Stage
 from trainer.doctor.trials import Trials
 from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError
@@ -34,10 +34,14 @@ class Scripted(Session):
     rates: dict[str, list[float]]
     loops: dict[str, list[float]]
 
-    def rounds(self, parts: Sequence[Part], count: int, seconds: float, least: int = 1) -> dict[str, list[Turn]]:
+    def rounds(
+        self, parts: Sequence[Stage], count: int, seconds: float, least: int = 1
+    ) -> dict[str, list[Measurement]]:
         script = self.loops if any(part.name in self.loops for part in parts if part.name != "own") else self.rates
         return {
-            part.name: [Turn(int(rate), 1.0, 1.0, 0) for rate in _next(script.setdefault(part.name, [100.0]), count)]
+            part.name: [
+                Measurement(int(rate), 1.0, 1.0, 0) for rate in _next(script.setdefault(part.name, [100.0]), count)
+            ]
             for part in parts
         }
 
@@ -53,11 +57,11 @@ def _next(rates: list[float], count: int) -> list[float]:
 def trials(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
     machine = Machine(ascend=False, cores=2)
     monkeypatch.setattr("trainer.doctor.session.this_machine", lambda device: machine)
-    monkeypatch.setattr(Trainee, "compile", lambda self: None)
+    monkeypatch.setattr(CompiledStep, "compile", lambda self: None)
     plan = plan_run(RunConfig(str(stripes), device="CPU"), machine)
     session = Scripted(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
     session.loops = {}
-    return Trials(session, Trainee(plan, tmp_path), RATES)
+    return Trials(session, CompiledStep(plan, tmp_path), RATES)
 
 
 def script(trials: Trials, more: Sequence[float] = (101.0,)) -> None:
@@ -150,7 +154,7 @@ def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_dec
     trials.rates = replace(RATES, feed=1e6, step=1.0)  # 32 s a step
     script(trials)
     trials.tried = [weigh(HALF, "step", [1.0] * 3, [1.5] * 3)]
-    trials._loops[HALF.flags] = lambda full: Part(HALF.flags, lambda lap: None)
+    trials._loops[HALF.flags] = lambda full: Stage(HALF.flags, lambda lap: None)
     trials.loop(30.0)
     assert trials.left_out == ["--amp-level O2 in the whole loop"]
     [advice] = recommended(conclude(trials.tried, trials.rates))
@@ -164,10 +168,10 @@ def test_copy_on_the_same_disk_is_not_tried(trials: Trials, tmp_path: Path, monk
 
 
 def test_level_that_does_not_run_is_told_with_its_reason(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Trainee) -> None:
+    def fail(self: CompiledStep) -> None:
         raise RuntimeError("\n  no kernel for float16\nmore of it")
 
-    monkeypatch.setattr(Trainee, "compile", fail)
+    monkeypatch.setattr(CompiledStep, "compile", fail)
     trials.step([HALF], 4.0, must=False)
     assert trials.failed == {"--amp-level O2": "no kernel for float16"}
     assert trials.tried == []

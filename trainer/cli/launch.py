@@ -55,7 +55,7 @@ main()
 
 
 @dataclass(frozen=True)
-class Ended:
+class LaunchResult:
     """What rank 0 came to: its exit code, and the text of its result for stdout."""
 
     code: int
@@ -70,7 +70,9 @@ def stay_with_parent() -> None:
         rank.note("pid", str(os.getpid()))
 
 
-def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None) -> Ended:
+def launch(
+    arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None
+) -> LaunchResult:
     """Run `trainer` with `arguments` as `ranks` processes; what rank 0 says goes to `stream`. msrun binds each to its
     cores or NUMA node when `bind` is core or numa.
 
@@ -78,7 +80,7 @@ def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, 
     rank 0 was there, and TrainerError with the last lines of its log when a rank died.
     """
     folder = Path(tempfile.mkdtemp(prefix="trainer-ranks-"))
-    log = Follow(folder / "worker_0.log", stream)
+    log = LogTail(folder / "worker_0.log", stream)
     with _msrun(arguments, ranks, folder, bind) as process:
         told = False
         while not (over := _over(folder, ranks, process)):
@@ -92,17 +94,17 @@ def launch(arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, 
     return _judge(folder, over, stop)
 
 
-def _judge(folder: Path, over: str, stop: StopSignals) -> Ended:
+def _judge(folder: Path, over: str, stop: StopSignals) -> LaunchResult:
     end = _read(folder, "end", 0) if over == RANK_0_ENDED else None
     noted = _read(folder, "result", 0)
     if end == "0" or (end is not None and noted is not None):  # a complete run may end with a warning and exit code 1
         result = json.loads(noted or '{"text": "", "run": ""}')
         if result["run"]:
             _keep_logs(folder, Path(result["run"]))
-        return Ended(int(end), result["text"])
+        return LaunchResult(int(end), result["text"])
     if stop.signum is not None or end is not None:
         shutil.rmtree(folder, ignore_errors=True)
-        return Ended(int(end) if end is not None else exit_code(stop.signum or 0), "")
+        return LaunchResult(int(end) if end is not None else exit_code(stop.signum or 0), "")
     raise TrainerError(f"{over}; all ranks were ended, and their logs are in {folder}")
 
 
@@ -248,7 +250,7 @@ def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-class Follow:
+class LogTail:
     """Passes on the lines of a log as they come, MindSpore's own information lines left out."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:

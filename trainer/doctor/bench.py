@@ -17,7 +17,7 @@ from trainer.device.context import apply, this_machine
 from trainer.doctor.class_folders import ENDINGS, ClassImages, as_links, class_images
 from trainer.doctor.samples import MOST_BYTES, Row, as_files, as_set, refused_files, some_rows
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Measured, Part, feeding, pipeline_part, summed_up
+from trainer.doctor.stages import Measured, Stage, feeding, pipeline_part, summed_up
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed.picture import plain_picture
 from trainer.feed.pipeline import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
@@ -208,7 +208,7 @@ def for_pixels(transforms: Sequence[Any]) -> list[Any] | None:
     return None
 
 
-def _named(folder: Path, part: Part) -> Part:
+def _named(folder: Path, part: Stage) -> Stage:
     def work(lap: Any) -> float | None:
         with _errors_of(folder, part.name):
             return part.work(lap)

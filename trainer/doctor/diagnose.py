@@ -29,10 +29,10 @@ from trainer.doctor.remedies import (
 from trainer.doctor.samples import Row, short_sides, some_rows
 from trainer.doctor.session import Session
 from trainer.doctor.stages import (
+    CompiledStep,
     Measured,
-    Part,
-    Trainee,
-    Turn,
+    Measurement,
+    Stage,
     augmenting,
     decoding,
     feeding,
@@ -124,7 +124,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
     """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
     session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
-    trainee = Trainee(session.plan, session.home)
+    trainee = CompiledStep(session.plan, session.home)
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     found = _measure(session, trainee, rows)
     verdict = found.verdict
@@ -143,7 +143,7 @@ def examine(session: Session, convolutions: Convolutions | None = None) -> Diagn
     return found
 
 
-def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
+def _measure(session: Session, trainee: CompiledStep, rows: list[Row]) -> Diagnosis:
     """What there is: every part of the run as it was asked for."""
     plan, effect = session.plan, session.plan.effect
     step = step_part(f"step {effect.precision.amp_level}", trainee)
@@ -189,7 +189,7 @@ def _measure(session: Session, trainee: Trainee, rows: list[Row]) -> Diagnosis:
     return found
 
 
-def _part_turns(session: Session, parts: list[Part]) -> dict[str, list[Turn]]:
+def _part_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurement]]:
     """Interleaved turns; a part that is far from the bottleneck in the first round has that one only."""
     began, seconds = session.clock(), session.left_s(PARTS)
     turns = session.rounds(parts, 1, seconds / ROUNDS)
@@ -200,14 +200,14 @@ def _part_turns(session: Session, parts: list[Part]) -> dict[str, list[Turn]]:
     return {name: done + more.get(name, []) for name, done in turns.items()}
 
 
-def _loop_turns(session: Session, trainee: Trainee, full: bool) -> dict[str, list[Turn]]:
+def _loop_turns(session: Session, trainee: CompiledStep, full: bool) -> dict[str, list[Measurement]]:
     on = session.planned(sink=True)
     loops = [loop_part(WITH_SINK, on, trainee)] if on.effect.sink else []
     loops.append(loop_part(WITHOUT_SINK, session.planned(sink=False), trainee, full=full))
     return session.rounds(loops, ROUNDS, session.left_s(BASE))
 
 
-def _sink(plan: RunPlan, turns: dict[str, list[Turn]]) -> str:
+def _sink(plan: RunPlan, turns: dict[str, list[Measurement]]) -> str:
     if WITH_SINK not in turns:
         return _why(plan, "sink")
     return "on" if plan.effect.sink else "off"

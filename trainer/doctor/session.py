@@ -10,7 +10,7 @@ from typing import Any
 import mindspore.dataset as ds
 
 from trainer.device.context import this_machine
-from trainer.doctor.stages import Part, Turn, measure, take_turns
+from trainer.doctor.stages import Measurement, Stage, measure, take_turns
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
 
@@ -46,7 +46,7 @@ class Session:
         """How long it is until this share of the time is over; below 0 when it is."""
         return share * self.seconds - self.spent_s
 
-    def take(self, part: Part, seconds: float) -> Turn:
+    def take(self, part: Stage, seconds: float) -> Measurement:
         """One turn."""
         if self.vary_order:
             ds.config.set_seed(next(self._orders) % SEEDS)
@@ -54,7 +54,9 @@ class Session:
         self.stop.check()
         return turn
 
-    def rounds(self, parts: Sequence[Part], count: int, seconds: float, least: int = 1) -> dict[str, list[Turn]]:
+    def rounds(
+        self, parts: Sequence[Stage], count: int, seconds: float, least: int = 1
+    ) -> dict[str, list[Measurement]]:
         """Up to `count` turns of each and no fewer than `least`, within so many seconds if those allow it."""
         return take_turns(parts, count, self.clock() + seconds, self.take, self.clock, least)
 

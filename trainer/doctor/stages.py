@@ -25,7 +25,7 @@ from trainer.plan.run_plan import RunPlan
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
-from trainer.training.callbacks import Course, Watch
+from trainer.training.callbacks import Schedule, StepCallback
 from trainer.training.meter import Meter
 from trainer.training.progress import Silent
 
@@ -39,7 +39,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Turn:
+class Measurement:
     """What was done in one turn. `cpu_s` is that of all threads; `data_wait` the share of waiting, where it is seen.
 
     `storage_bytes` were read from the storage, not from the cache.
@@ -58,7 +58,7 @@ class Turn:
         return self.images / self.wall_s if self.wall_s > 0 else 0.0
 
 
-class Lap:
+class Timer:
     """Counts the images of a turn of `seconds`, from now on. The first `warm` batches are not counted, nor is more than
     half of the turn's time spent on them once the first has come. `check` may raise to end it all.
     """
@@ -95,15 +95,15 @@ class Lap:
         self._ended, self._cpu_ended, self._read_ended = now, self.cpu_clock(), bytes_from_storage()
         return now - self._began >= self.seconds
 
-    def turn(self, data_wait: float | None = None) -> Turn:
+    def turn(self, data_wait: float | None = None) -> Measurement:
         """What was counted."""
         cpu_s = self._cpu_ended - self._cpu_began
         read = max(0, self._read_ended - self._read_began)
-        return Turn(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
+        return Measurement(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
 
 
 @dataclass(frozen=True)
-class Part:
+class Stage:
     """Something to measure: `work` does batches until the lap is over and returns the share of waiting, if it sees it.
 
     `warm` is how many batches come before it runs as it will; `prepare` is called before each turn, for what is to be
@@ -111,27 +111,32 @@ class Part:
     """
 
     name: str
-    work: Callable[[Lap], float | None]
+    work: Callable[[Timer], float | None]
     warm: int = 1
     prepare: Callable[[], None] = lambda: None
 
 
-def measure(part: Part, seconds: float, check: Callable[[], None], clock: Clock = time.perf_counter) -> Turn:
+def measure(part: Stage, seconds: float, check: Callable[[], None], clock: Clock = time.perf_counter) -> Measurement:
     """One turn of a part."""
     part.prepare()
-    lap = Lap(seconds, part.warm, clock, time.process_time, check)
+    lap = Timer(seconds, part.warm, clock, time.process_time, check)
     return lap.turn(part.work(lap))
 
 
 def take_turns(
-    parts: Sequence[Part], count: int, until: float, take: Callable[[Part, float], Turn], clock: Clock, least: int = 1
-) -> dict[str, list[Turn]]:
+    parts: Sequence[Stage],
+    count: int,
+    until: float,
+    take: Callable[[Stage, float], Measurement],
+    clock: Clock,
+    least: int = 1,
+) -> dict[str, list[Measurement]]:
     """Up to `count` turns of each part, round by round, to be done at `until` on the clock; by name.
 
     What turns take beside their own time is learnt on the way and left room for. Rounds are whole; `least` of them
     are made in any case.
     """
-    found: dict[str, list[Turn]] = {part.name: [] for part in parts}
+    found: dict[str, list[Measurement]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
     beside_s, round_began = 0.0, clock()
     for place, part in enumerate(queue):
@@ -165,12 +170,12 @@ class Measured:
     storage_bytes: float = 0.0
 
 
-def summed_up(turns: Mapping[str, Sequence[Turn]]) -> dict[str, Measured]:
+def summed_up(turns: Mapping[str, Sequence[Measurement]]) -> dict[str, Measured]:
     """The medians of each part."""
     return {name: _summary(name, done) for name, done in turns.items()}
 
 
-def _summary(name: str, turns: Sequence[Turn]) -> Measured:
+def _summary(name: str, turns: Sequence[Measurement]) -> Measured:
     rates = [turn.images_per_s for turn in turns]
     waits = [turn.data_wait for turn in turns if turn.data_wait is not None]
     return Measured(
@@ -214,10 +219,10 @@ def feeding(plan: RunPlan) -> Any:
     return train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, size, plan.effect)
 
 
-def pipeline_part(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> Part:
+def pipeline_part(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> Stage:
     """The pipeline of a plan alone: nobody uses its batches. Begun anew for each turn, it works in no other's."""
 
-    def work(lap: Lap) -> None:
+    def work(lap: Timer) -> None:
         switch(plan.effect)
         # As MindSpore's own loop takes them: Tensors, over the ends of epochs.
         batches = make(plan).create_tuple_iterator(num_epochs=-1, do_copy=True)
@@ -228,7 +233,7 @@ def pipeline_part(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> P
         finally:
             batches.stop()
 
-    return Part(name, work)
+    return Stage(name, work)
 
 
 def endless(batches: Any) -> Iterator[Any]:
@@ -237,7 +242,7 @@ def endless(batches: Any) -> Iterator[Any]:
         yield from batches
 
 
-class Trainee:
+class CompiledStep:
     """The training step of a plan, built when it is first asked for, and one batch that stays in memory."""
 
     def __init__(self, plan: RunPlan, home: Path) -> None:
@@ -269,25 +274,25 @@ class Trainee:
         return next(feeding(self.plan).create_tuple_iterator(num_epochs=1, do_copy=True))
 
 
-def step_part(name: str, trainee: Trainee) -> Part:
+def step_part(name: str, trainee: CompiledStep) -> Stage:
     """The step on one batch again and again: what training would reach if data cost nothing."""
 
-    def work(lap: Lap) -> None:
+    def work(lap: Timer) -> None:
         images, labels = trainee.batch
         while True:
             trainee.step(images, labels).asnumpy()  # waits for the device
             if lap.done(trainee.plan.config.batch_size):
                 break
 
-    return Part(name, work, warm=0, prepare=trainee.compile)
+    return Stage(name, work, warm=0, prepare=trainee.compile)
 
 
-class Pace(Watch):
+class Pace(StepCallback):
     """What `trainer run` does around a step, until a lap is over; with `full` queues at its begin, or empty ones."""
 
-    def __init__(self, plan: RunPlan, step: TrainStep, lap: Lap, full: bool) -> None:
+    def __init__(self, plan: RunPlan, step: TrainStep, lap: Timer, full: bool) -> None:
         size = plan.config.batch_size
-        course = Course(EPOCHS, plan.steps, [plan.lr] * UPDATES)
+        course = Schedule(EPOCHS, plan.steps, [plan.lr] * UPDATES)
         meter = Meter(size)
         super().__init__(course, RunState(), step, meter, Silent(), StopSignals(), lambda: None, lambda *lost: "")
         self.lap = lap
@@ -328,8 +333,8 @@ def wait_for_rest(most_s: float) -> None:
 
 
 def loop_part(
-    name: str, plan: RunPlan, trainee: Trainee, make: Callable[[RunPlan], Any] = feeding, full: bool = False
-) -> Part:
+    name: str, plan: RunPlan, trainee: CompiledStep, make: Callable[[RunPlan], Any] = feeding, full: bool = False
+) -> Stage:
     """Feed and step together in MindSpore's loop, under the callback that a run has. Saving and val are not in it.
 
     The plan may differ from the trainee's in its feed and its sink. With a feed that is faster than the step the queues
@@ -337,7 +342,7 @@ def loop_part(
     """
     full = full and not plan.effect.sink
 
-    def work(lap: Lap) -> float | None:
+    def work(lap: Timer) -> float | None:
         switch(plan.effect)
         pace = Pace(plan, trainee.step, lap, full)
         epochs, call = rounds(plan.effect.train, EPOCHS, plan.steps, 0)
@@ -347,4 +352,4 @@ def loop_part(
 
     # A sink is many steps; empty queues take some until the pace is that of the feed.
     warm = 1 if plan.effect.sink else 2 if full else 2 + plan.effect.prefetch
-    return Part(name, work, warm, trainee.compile)
+    return Stage(name, work, warm, trainee.compile)

@@ -13,7 +13,7 @@ from trainer.doctor.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
 from trainer.doctor.samples import Row, as_set, shrunk
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Part, Trainee, Turn, feeding, loop_part, pipeline_part, step_part
+from trainer.doctor.stages import CompiledStep, Measurement, Stage, feeding, loop_part, pipeline_part, step_part
 from trainer.doctor.storage import forget
 from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError
@@ -28,7 +28,7 @@ FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said
 class Trials:
     """Gathers what came of the trials: `tried`, what `failed` and why, and what time was `left_out` for."""
 
-    def __init__(self, session: Session, trainee: Trainee, rates: Rates) -> None:
+    def __init__(self, session: Session, trainee: CompiledStep, rates: Rates) -> None:
         """`rates` are those without any remedy."""
         self.session = session
         self.trainee = trainee
@@ -36,7 +36,7 @@ class Trials:
         self.tried: list[Tried] = []
         self.failed: dict[str, str] = {}
         self.left_out: list[str] = []
-        self._loops: dict[str, Callable[..., Part]] = {}
+        self._loops: dict[str, Callable[..., Stage]] = {}
         self._late: list[Remedy] = []
 
     @property
@@ -110,7 +110,7 @@ class Trials:
             session.tell(f"trying {remedy.flags}")
             left = (until - began) / (len(remedies) - place)
             try:
-                other = Trainee(session.planned(**remedy.changes), session.home)
+                other = CompiledStep(session.planned(**remedy.changes), session.home)
                 other.compile()
             except FAILURES as error:
                 self.failed[remedy.flags] = _first_line(error)
@@ -147,7 +147,9 @@ class Trials:
         feed, step = (tried.after if tried.part == part else getattr(self.rates, part) for part in ("feed", "step"))
         return bool(feed > step)
 
-    def _weigh(self, part: str, own: Part, others: Sequence[Part], remedies: Sequence[Remedy], seconds: float) -> None:
+    def _weigh(
+        self, part: str, own: Stage, others: Sequence[Stage], remedies: Sequence[Remedy], seconds: float
+    ) -> None:
         if not others:
             return
         until = self.session.clock() + seconds
@@ -164,13 +166,13 @@ class Trials:
         self.tried += found.values()
 
 
-def _judged(remedy: Remedy, part: str, before: Sequence[Turn], after: Sequence[Turn]) -> Tried:
+def _judged(remedy: Remedy, part: str, before: Sequence[Measurement], after: Sequence[Measurement]) -> Tried:
     early, late = ([turn.images_per_s for turn in turns] for turns in (before, after))
     cpu_before = _cpu_per_image(before)
     return weigh(remedy, part, early, late, _cpu_per_image(after) / cpu_before if cpu_before else 1.0)
 
 
-def _cpu_per_image(turns: Sequence[Turn]) -> float:
+def _cpu_per_image(turns: Sequence[Measurement]) -> float:
     return statistics.median(turn.cpu_s / turn.images if turn.images else 0.0 for turn in turns)
 
 

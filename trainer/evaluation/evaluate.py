@@ -10,7 +10,7 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
-from trainer.evaluation.restore import Restored, Show, in_effect, restore
+from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.pipeline import check_batch, check_labels, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import check_files, demand
 from trainer.runs import checkpoint
@@ -102,7 +102,7 @@ def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
 
 
 def _examine(
-    ready: Restored,
+    ready: LoadedModel,
     dataset: Dataset,
     folder: Path,
     split: str,

@@ -19,7 +19,7 @@ from trainer.config import RunConfig
 from trainer.device.context import check_export
 from trainer.errors import TrainerError, disk_error, disk_error_behind
 from trainer.evaluation.onnx_cells import prepare_for_onnx
-from trainer.evaluation.restore import Restored, Show, in_effect, restore
+from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
@@ -89,7 +89,7 @@ def export_checkpoint(
     return made
 
 
-def _write(ready: Restored, images: NDArray[np.float32], model_format: str) -> Path:
+def _write(ready: LoadedModel, images: NDArray[np.float32], model_format: str) -> Path:
     if model_format == "onnx":
         prepare_for_onnx(ready.network)
     try:
@@ -137,7 +137,7 @@ Check = Callable[[Path, NDArray[np.float32], NDArray[Any]], tuple[float | None, 
 CHECKS: dict[str, Check] = {"mindir": _check_mindir, "onnx": _check_onnx, "air": _check_air}
 
 
-def _keep(written: Path, made: Exported, ready: Restored) -> None:
+def _keep(written: Path, made: Exported, ready: LoadedModel) -> None:
     meta = ready.meta
     description = {
         "file": Path(made.file).name,

@@ -20,7 +20,7 @@ from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluation.details import log_softmax
 from trainer.evaluation.evaluate import check_classes, open_split
-from trainer.evaluation.restore import Restored, Show, in_effect, restore
+from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.image_file import read_file
 from trainer.feed.image_files import PassedOver, find_files
 from trainer.feed.mixing import scaled
@@ -106,7 +106,7 @@ def is_sealed(inputs: Sequence[Path]) -> bool:
 
 
 def _sealed_rows(
-    ready: Restored, folder: Path, dataset: Any, split: str, batch_size: int, top: int
+    ready: LoadedModel, folder: Path, dataset: Any, split: str, batch_size: int, top: int
 ) -> Iterator[list[Prediction]]:
     recipe = ready.recipe
     with pipeline_errors(folder):
@@ -119,7 +119,7 @@ def _sealed_rows(
 
 
 def _file_rows(
-    ready: Restored, files: Sequence[tuple[Path, Path]], batch_size: int, top: int
+    ready: LoadedModel, files: Sequence[tuple[Path, Path]], batch_size: int, top: int
 ) -> Iterator[list[Prediction]]:
     # What evaluation does to an image, without its first step: the decoding is ours.
     steps = ready.recipe.evaluate(ready.meta.pixels.size)

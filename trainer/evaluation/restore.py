@@ -33,7 +33,7 @@ def in_effect(asked: RunConfig, show: Show, needs: Demand | None = None) -> InEf
 
 
 @dataclass(frozen=True)
-class Restored:
+class LoadedModel:
     """A network in evaluation mode with the weights of `file`; `meta` says what they mean."""
 
     file: Path
@@ -47,7 +47,7 @@ class Restored:
         return padded_logits(self.network, images, batch_size)
 
 
-def restore(file: Path, home: Path, effect: InEffect) -> Restored:
+def restore(file: Path, home: Path, effect: InEffect) -> LoadedModel:
     """Apply the device's settings and load the checkpoint; a user's model or recipe is looked for in `home`.
 
     To be called in a scratch folder. Raises ContractError when the file is damaged or does not fit its model.
@@ -60,4 +60,4 @@ def restore(file: Path, home: Path, effect: InEffect) -> Restored:
     network.set_train(False)
     recipe = find_recipe(meta.config.recipe, home)
     try_recipe(meta.config.recipe, recipe, meta.pixels.size)
-    return Restored(file, meta, effect, network, recipe)
+    return LoadedModel(file, meta, effect, network, recipe)

@@ -18,7 +18,7 @@ from trainer.runs.resume import finished
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class DryRun:
     """The plan of a run, the folder it would go to, whether that is complete, and what was not looked at.
 
     `note` says for which cores and memory was planned, empty when they are those of this machine and so is the device.
@@ -58,7 +58,7 @@ class Foreseen:
         return f"{would}{note}{warnings}\nnot checked: {'; '.join(self.unchecked)}"
 
 
-def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> Foreseen:
+def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:
     """What the run would do in the working directory `home`, on a machine of so many cores and bytes of free memory
     (None: those of this one). Raises TrainerError and ContractError for one that cannot
     begin, as far as this can be told without MindSpore and the user's own model.
@@ -78,7 +78,7 @@ def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int
         check_beginning(plan, home)
     left = () if complete else tuple(unchecked(plan))
     note = _note(machine, cores, memory) if cores or memory or config.device == "Ascend" else ""
-    return Foreseen(plan, next_run_folder(config.out, plan.folder), complete, left, machine, note)
+    return DryRun(plan, next_run_folder(config.out, plan.folder), complete, left, machine, note)
 
 
 def _wrapped(call: str, width: int | None) -> str:

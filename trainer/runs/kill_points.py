@@ -6,7 +6,7 @@ import signal
 PLACES = ("step", "saved", "epoch.metrics", "epoch.best", "epoch.saved")
 
 
-def reach(place: str, step: int) -> None:
+def kill_point(place: str, step: int) -> None:
     """Say that the run has come to `place` at `step`; it is killed there when TRAINER_KILL_AT is "place:step"."""
     if os.environ.get("TRAINER_KILL_AT") == f"{place}:{step}":
         os.kill(os.getpid(), signal.SIGKILL)

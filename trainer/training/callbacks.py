@@ -29,7 +29,7 @@ ENOUGH_STEPS = 20  # timed in an epoch before its speed alone tells how long the
 
 
 @dataclass(frozen=True)
-class Course:
+class Schedule:
     """The fixed course of a run: `steps` batches an epoch, the rate of each update, batches an update, and options.
 
     `fixed_scale` is the loss scale when it is a number, None when it is dynamic or the loss is not scaled.
@@ -82,7 +82,7 @@ class StepNumbers(Callback):  # type: ignore[misc]
     MindSpore counts from each call of Model.train, of which a resumed run makes one and a run on CPU one per epoch.
     """
 
-    def __init__(self, course: Course, state: RunState, per_epoch: bool) -> None:
+    def __init__(self, course: Schedule, state: RunState, per_epoch: bool) -> None:
         super().__init__()
         self.course = course
         self.state = state
@@ -98,7 +98,7 @@ class StepNumbers(Callback):  # type: ignore[misc]
             run_context.original_args().cur_epoch_num = self.state.step // self.course.steps + 1
 
 
-class Watch(Callback):  # type: ignore[misc]
+class StepCallback(Callback):  # type: ignore[misc]
     """Times each step, reports it, saves every so often, and ends the run when the loss is lost or a signal came.
 
     Reading the loss waits for the device, which makes the times true. `save()` stores the run as `state` has it.
@@ -107,7 +107,7 @@ class Watch(Callback):  # type: ignore[misc]
 
     def __init__(
         self,
-        course: Course,
+        course: Schedule,
         state: RunState,
         step: Step,
         meter: Meter,
@@ -154,12 +154,12 @@ class Watch(Callback):  # type: ignore[misc]
         self._keep_loss(loss, before + 1, params.train_dataset_element)
         self.progress.step(self._report(before // self.course.steps + 1, loss))
         self.state.meter = self.meter.measured()
-        kill_points.reach("step", self.state.step)
+        kill_points.kill_point("step", self.state.step)
         every = self.course.save_every
         due = every is not None and self.state.step // every > before // every
         if self.state.step % self.course.steps and (due or self.stop.signum is not None):  # else EpochEnd saves
             self.save()
-            kill_points.reach("saved", self.state.step)
+            kill_points.kill_point("saved", self.state.step)
         if self.stop.signum is not None:
             run_context.request_stop()
 
@@ -194,7 +194,7 @@ class Watch(Callback):  # type: ignore[misc]
         raise TrainerError(f"{what}; {batches}; {advice}, and look at these images")
 
 
-class EpochEnd(Callback):  # type: ignore[misc]
+class EpochCallback(Callback):  # type: ignore[misc]
     """After each epoch: evaluate, write a line of metrics, keep the last and the best weights.
 
     `evaluate` scores the val split or returns None when there is none; `save()` stores the run as `state` has it, with
@@ -203,7 +203,7 @@ class EpochEnd(Callback):  # type: ignore[misc]
 
     def __init__(
         self,
-        course: Course,
+        course: Schedule,
         state: RunState,
         step: Step,
         meter: Meter,
@@ -247,9 +247,9 @@ class EpochEnd(Callback):  # type: ignore[misc]
         self.state.add_times(*self.meter.times)
         self.state.evaluated, self.state.last, self.state.meter = True, asdict(report), {}
         self._write(report)
-        kill_points.reach("epoch.metrics", self.state.step)
+        kill_points.kill_point("epoch.metrics", self.state.step)
         self.save(best)
-        kill_points.reach("epoch.saved", self.state.step)
+        kill_points.kill_point("epoch.saved", self.state.step)
         self.progress.epoch_end(report)
         if self.course.is_over(self.state) and report.epoch < self.course.epochs:
             self.progress.note(f"stopped: val accuracy has not risen since epoch {self.state.rise_epoch}")

@@ -20,7 +20,7 @@ from trainer.runs.state import RunState
 OLDER = "step-{:09d}.ckpt"
 
 
-class Keeper:
+class Checkpointer:
     """Saves the run in `folder` and restores it. `began` is the clock (s) at which this process took the run up."""
 
     def __init__(self, folder: Path, plan: RunPlan, step: TrainStep, state: RunState, began: float) -> None:
@@ -44,7 +44,7 @@ class Keeper:
         meta = self._meta()
         if best:
             checkpoint.save(self.folder / BEST, weights, meta)
-            kill_points.reach("epoch.best", self.state.step)
+            kill_points.kill_point("epoch.best", self.state.step)
         training = checkpoint.Training(self.step.training_parameters(), self.state)
         if self.plan.config.keep == 1:
             checkpoint.save(self.folder / LAST, weights, meta, training)

@@ -16,7 +16,7 @@ from trainer.plan.preflight import NO_BOARD
 from trainer.runs.curves import draw_curves
 from trainer.runs.folder import BOARD, CURVES, PROFILE, STEPS, append_line
 from trainer.runs.state import RunState
-from trainer.training.callbacks import Course
+from trainer.training.callbacks import Schedule
 from trainer.training.meter import Meter
 
 MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
@@ -25,7 +25,7 @@ MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
 class StepLines(Callback):  # type: ignore[misc]
     """A line of JSON every `every` steps: epoch, step since the run's start, loss, rate, images/s, share of waiting."""
 
-    def __init__(self, meter: Meter, course: Course, state: RunState, every: int, path: Path, board: Any) -> None:
+    def __init__(self, meter: Meter, course: Schedule, state: RunState, every: int, path: Path, board: Any) -> None:
         super().__init__()
         self.meter = meter
         self.course = course
@@ -67,7 +67,7 @@ class ProfileSteps(Callback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, first: int, last: int, folder: Path, tell: Callable[[str], None], course: Course, state: RunState
+        self, first: int, last: int, folder: Path, tell: Callable[[str], None], course: Schedule, state: RunState
     ) -> None:
         super().__init__()
         self.first = first
@@ -129,7 +129,7 @@ def log_callbacks(
     config: RunConfig,
     run: Path,
     meter: Meter,
-    course: Course,
+    course: Schedule,
     state: RunState,
     metrics: Path,
     tell: Callable[[str], None],

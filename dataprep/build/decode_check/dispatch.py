@@ -27,7 +27,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Manner:
+class ProveOptions:
     """How shards are proved: `decode` and `keep_damaged` as Prover takes them, in `threads`; `scratch` is where the
     decoder leaves dumps.
     """
@@ -56,7 +56,7 @@ def unproved(receipt: Receipt) -> "Future[Proof]":
 
 
 @contextmanager
-def proving_here(manner: Manner) -> Iterator[Prove]:
+def proving_here(manner: ProveOptions) -> Iterator[Prove]:
     """One child for all shards, and a thread that talks to it."""
     with manner.start() as prover, ThreadPoolExecutor(1) as thread:
         try:
@@ -68,7 +68,7 @@ def proving_here(manner: Manner) -> Iterator[Prove]:
 
 
 @contextmanager
-def proving_there(manner: Manner, executor: Executor) -> Iterator[Prove]:
+def proving_there(manner: ProveOptions, executor: Executor) -> Iterator[Prove]:
     """Each worker proves shards in a child that it keeps, so that proof grows with the machines as building does."""
     yield lambda receipt: executor.submit(prove_in_worker, manner, _files(receipt))
 
@@ -85,11 +85,11 @@ def _prove(prover: Prover, files: ShardFiles) -> Proof:
     return Proof(verdict.faults, perf_counter() - started, verdict.warnings)
 
 
-_child: tuple[Manner, Prover] | None = None  # of this worker process
+_child: tuple[ProveOptions, Prover] | None = None  # of this worker process
 _child_lock = threading.Lock()
 
 
-def prove_in_worker(manner: Manner, files: ShardFiles) -> Proof:
+def prove_in_worker(manner: ProveOptions, files: ShardFiles) -> Proof:
     """Prove a shard in this process's own child, which is started for the first and kept for the next."""
     global _child
     with _child_lock:

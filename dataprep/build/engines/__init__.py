@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dataprep.build.engines.dask import cluster, need_distributed
-from dataprep.build.engines.local import Crew, SerialExecutor, TaskKilled, process, serial
+from dataprep.build.engines.local import SerialExecutor, TaskKilled, WorkerPool, process, serial
 from dataprep.options import ShardOptions
 
-__all__ = ["ENGINES", "Crew", "SerialExecutor", "TaskKilled", "check_engine"]
+__all__ = ["ENGINES", "WorkerPool", "SerialExecutor", "TaskKilled", "check_engine"]
 
 # engine(options, workers, source, attempts): `workers` is how many may find work; `source`, as keys.portable_path gives
 # it, is read by all of them, in `attempts` they write.
-Engine = Callable[[ShardOptions, int, str, Path], AbstractContextManager[Crew]]
+Engine = Callable[[ShardOptions, int, str, Path], AbstractContextManager[WorkerPool]]
 
 ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": cluster}
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.build.decode_check.dispatch import end_child
-from dataprep.build.engines.local import Crew, TaskKilled
+from dataprep.build.engines.local import TaskKilled, WorkerPool
 from dataprep.build.software import software
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import encode_name
@@ -43,7 +43,7 @@ LOST = "the connection to the Dask scheduler was lost; with a scheduler again, t
 
 
 @dataclass(frozen=True)
-class Ground:
+class WorkerCheck:
     """What each worker must find as this process does. `token` is a file that the latter has put into `attempts`.
 
     `quiet` workers are of this job alone, and share its terminal. `source` is SOURCE as keys.portable_path gives it,
@@ -65,7 +65,7 @@ def need_distributed() -> None:
 
 
 @contextmanager
-def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
+def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
     """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
     import distributed  # noqa: F401  first: it sets up its log when it is imported
 
@@ -73,12 +73,12 @@ def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) ->
     named = options.dask_address or options.dask_scheduler_file
     with _address(options, workers) as address, _client(address) as client:
         _await_workers(client)
-        ground = Ground(software(), source, attempts, f"token-{uuid.uuid4().hex}", quiet=not named)
+        ground = WorkerCheck(software(), source, attempts, f"token-{uuid.uuid4().hex}", quiet=not named)
         (attempts / ground.token).touch()
         _check_workers(client, ground)
         executor = ClusterExecutor(client, ground)
         try:
-            yield Crew(executor, executor.workers, proves=True)
+            yield WorkerPool(executor, executor.workers, proves=True)
         finally:
             executor.stop()
             with suppress(Exception):  # workers that are gone have no child either
@@ -173,7 +173,7 @@ def _await_workers(client: Any) -> None:
         raise TryLater(LOST) from None
 
 
-def _check_workers(client: Any, ground: Ground) -> None:
+def _check_workers(client: Any, ground: WorkerCheck) -> None:
     """Raise DataprepError when a worker is not fit for the job, or this process does not see what it writes."""
     from distributed.comm import CommClosedError
 
@@ -194,7 +194,7 @@ def _check_workers(client: Any, ground: Ground) -> None:
             )
 
 
-def _unfit(error: BaseException, ground: Ground) -> str:
+def _unfit(error: BaseException, ground: WorkerCheck) -> str:
     """What is wrong with a worker that has failed the check."""
     if isinstance(error, Unfit):
         return str(error)
@@ -215,7 +215,7 @@ class Unfit(DataprepError):
 _fit: set[str] = set()  # tokens of the jobs that this process was found fit for
 
 
-def probe(ground: Ground) -> str:
+def probe(ground: WorkerCheck) -> str:
     """Make a folder with a file as build_shard does, for the parent to look into; the file's path in `attempts`."""
     look(ground)
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=ground.attempts))
@@ -223,7 +223,7 @@ def probe(ground: Ground) -> str:
     return f"{folder.name}/probe"
 
 
-def look(ground: Ground) -> None:
+def look(ground: WorkerCheck) -> None:
     """Raise Unfit when this process would not write the parent's bytes, or not where it looks."""
     here = software()
     for name, version in ground.software.items():
@@ -238,7 +238,7 @@ def look(ground: Ground) -> None:
         raise Unfit(f"does not see {ground.attempts} as it is here; OUT must lie on a file system that all share")
 
 
-def on_worker(ground: Ground, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def on_worker(ground: WorkerCheck, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a task, in a process that was found fit for it."""
     if ground.token not in _fit:
         try:
@@ -270,7 +270,7 @@ def _appears(path: Path) -> bool:
 class ClusterExecutor(Executor):
     """Client.get_executor, with the errors that any executor has, and an end to waiting for workers."""
 
-    def __init__(self, client: Any, ground: Ground) -> None:
+    def __init__(self, client: Any, ground: WorkerCheck) -> None:
         self._client = client
         self._ground = ground
         self._executor = client.get_executor(pure=False)

@@ -19,7 +19,7 @@ _THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # a pool needs pipes too
 
 
-class Crew(NamedTuple):
+class WorkerPool(NamedTuple):
     """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
     prove what they build, since they are not all on this machine; `killable` that they are processes of their own.
     `fallback` says why this engine works in place of the one that was asked for.
@@ -50,13 +50,13 @@ class SerialExecutor(Executor):
 
 
 @contextmanager
-def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
+def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
     """One task after the other, here."""
-    yield Crew(SerialExecutor(), lambda: workers, killable=False)
+    yield WorkerPool(SerialExecutor(), lambda: workers, killable=False)
 
 
 @contextmanager
-def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[Crew]:
+def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
     """A pool of local processes, or this process where a pool cannot be made. Left by an error, running tasks are
     ended, not waited for.
     """
@@ -70,7 +70,7 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
         if is_shortage(error) or error.errno in _NO_DESCRIPTORS:
             raise
         # Semaphores are files in /dev/shm, which a container may give too small, read-only or not at all.
-        yield Crew(SerialExecutor(), lambda: 1, killable=False, fallback=_no_pool(error))
+        yield WorkerPool(SerialExecutor(), lambda: 1, killable=False, fallback=_no_pool(error))
         return
     with _thread_shortages() as check_threads:
 
@@ -79,7 +79,7 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
             return workers
 
         try:
-            yield Crew(pool, count)
+            yield WorkerPool(pool, count)
         except BaseException:
             running = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
