@@ -17,8 +17,8 @@ from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
+from tests.dataprep.cli.test_commands import run
 from tests.dataprep.conftest import shard
-from tests.dataprep.test_cli import run
 
 CASES = int(os.environ.get("DATAPREP_FUZZ", "400"))
 

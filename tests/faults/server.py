@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.examples import ROOT
 from tests.faults.harness import Ended, end_group
 
 
@@ -32,7 +33,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=env,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             text=True,
         )
 

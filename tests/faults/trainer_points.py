@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.examples import ROOT
 from tests.faults.harness import ERRORS, STATE, Ended, Fault, Faults, Point, complaints
 from tests.trainer.conftest import seal
 
@@ -184,7 +185,7 @@ def run(folder: Path, count: int, seed: int, below: str = WORK, keep: int = 1) -
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

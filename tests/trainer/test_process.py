@@ -15,6 +15,7 @@ import mindspore
 import pytest
 
 from schemas.process.host import instruction_set
+from tests.examples import ROOT
 from tests.trainer.conftest import RUN_FILES
 from trainer.device.kernels import DNNL, ONEDNN, OURS
 
@@ -25,7 +26,7 @@ def start(
     *arguments: object, cwd: Path, kill_at: str = "", cap: str = "", cores: Collection[int] = ()
 ) -> "subprocess.Popen[str]":
     """Start the program; `cores` are those that it may run on, all when empty."""
-    root = Path(__file__).parents[2]
+    root = ROOT
     left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
     environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
         "PYTHONPATH": str(root),

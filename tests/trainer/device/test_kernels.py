@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import ROOT
 from trainer.config import RunConfig
 from trainer.decisions import Begun, Decision
 from trainer.device.context import InEffect, Machine, decide
@@ -16,7 +17,6 @@ from trainer.device.kernels import Processor, decide_kernels, this_processor, us
 WIDE = Processor("AVX512_CORE", mindspore="2.10.0")
 NARROW, OLD = replace(WIDE, best="AVX2"), replace(WIDE, mindspore="2.8.0")
 OURS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TRAINER_MAX_CPU_ISA")
-ROOT = Path(__file__).parents[2]
 
 
 def by_user(value: str, processor: Processor = WIDE, variable: str = "ONEDNN_MAX_CPU_ISA") -> Processor:

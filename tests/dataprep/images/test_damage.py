@@ -125,7 +125,7 @@ def png_with_bad_profile() -> bytes:
 
 @pytest.mark.slow
 def test_complaints_are_found_beside_a_crash(files: Files, tmp_path: Path) -> None:
-    from tests.dataprep.test_build import without_tables
+    from tests.dataprep.build.test_scheduler import without_tables
 
     contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(20)}
     contents |= {"val/a/05.jpg": without_tables(picture(5)), "val/a/03.jpg": cut(noise(30, 30), 99)}

@@ -16,8 +16,9 @@ from dataprep.images.check import normalise
 from schemas.images.policy import Policy, Refusal
 from tests.cases.make import RGB, SIZE, chunk, exif, interlaced_png, jpeg, mpo, plain_png, png
 from tests.dataprep.conftest import encoded, picture, shard
+from tests.examples import ROOT
 
-CASES = Path(__file__).parent.parent / "cases" / "images" / "accepted"
+CASES = ROOT / "tests" / "cases" / "images" / "accepted"
 FILM = b"\0\0\0\x18ftypmp42\0\0\0\0isommp42" + bytes(range(256)) * 40
 STRIP = Policy(strip_metadata=True)
 WHOLE = jpeg()

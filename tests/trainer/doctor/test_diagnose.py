@@ -14,7 +14,8 @@ import mindspore.dataset as ds
 import pytest
 from click.testing import CliRunner
 
-from tests.trainer.test_wording import FAST, FOUND, RATES, SLOW, trial
+from tests.examples import ROOT
+from tests.trainer.cli.test_text import FAST, FOUND, RATES, SLOW, trial
 from trainer.cli.commands import cli
 from trainer.config import RunConfig
 from trainer.device.context import InEffect, Machine
@@ -35,7 +36,6 @@ from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
 
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ from dataprep.build.worker import build_shard
 from dataprep.cli.commands import main
 from dataprep.errors import DataprepError, TryLater
 from dataprep.plan.store import Plan
+from tests.dataprep.build.test_scheduler import die_over
 from tests.dataprep.conftest import QUICK, digests, picture, shard
-from tests.dataprep.test_build import die_over
+from tests.examples import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 DEADLINE_S = 60
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 from dataprep.images.check import normalise
 from schemas.images.policy import Policy, Refusal
 from tests.cases.make import chunk
+from tests.examples import ROOT
 from trainer.feed.picture import Unreadable, read_picture
 
 SIDE = 24
@@ -57,7 +58,7 @@ def with_chunk(kind: bytes, body: bytes, wrong: int = 0) -> bytes:
     return data[:33] + chunk(kind, body, wrong) + data[33:]
 
 
-CASES = Path(__file__).parent.parent / "cases" / "images" / "accepted" / "changed"
+CASES = ROOT / "tests" / "cases" / "images" / "accepted" / "changed"
 DEEP = {
     **{path.name: path.read_bytes() for path in sorted(CASES.glob("*_bit_*")) + sorted(CASES.glob("*_bit*.tif"))},
     "int32": coded(Image.fromarray(np.arange(-200, 184, dtype=np.int32).reshape(16, SIDE)), "TIFF"),
@@ -131,7 +132,7 @@ def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.webp").write_bytes(FILES["webp"])
     code = f"from trainer.feed.picture import read_picture; read_picture(open({str(tmp_path / 'a.webp')!r}, 'rb').read(), {{}})"
-    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_without_a_known_policy_the_picture_keeps_its_size() -> None:
