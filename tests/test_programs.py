@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def program(name: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    code = f"from {name}.cli import main\nmain({'prog_name=' + repr(name) if name == 'dataprep' else ''})"
+    code = f"from {name}.cli.commands import main\nmain({'prog_name=' + repr(name) if name == 'dataprep' else ''})"
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, timeout=60, check=False
@@ -26,7 +26,7 @@ def on_a_terminal(name: str, *arguments: str, **environment: str) -> str:
     """What the program writes to stderr when that is a terminal."""
     ours, theirs = pty.openpty()
     given = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    code = f"from {name}.cli import main; main()"
+    code = f"from {name}.cli.commands import main; main()"
     subprocess.run([sys.executable, "-c", code, *arguments], stderr=theirs, cwd=ROOT, env={**given, **environment})
     os.close(theirs)
     return os.read(ours, 1 << 16).decode()
@@ -78,7 +78,7 @@ def test_the_word_error_is_red_on_a_terminal_unless_no_color_is_set(name: str) -
 def test_the_shell_completes_commands_options_and_names(name: str, words: str, offered: str) -> None:
     asked = {f"_{name.upper()}_COMPLETE": "bash_complete", "COMP_WORDS": words}
     asked["COMP_CWORD"] = str(words.count(" "))
-    code = f"import sys; sys.argv[0] = {name!r}; from {name}.cli import main; main()"
+    code = f"import sys; sys.argv[0] = {name!r}; from {name}.cli.commands import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env={**os.environ, **asked}, check=False
     )

@@ -22,7 +22,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.items import NotCopied
 from dataprep.mindrecord.format import Geometry
 from dataprep.options import ShardOptions
-from dataprep.plan import sizes as place
+from dataprep.plan.sizes import fitting_workers
 from dataprep.plan.store import Plan, PlannedShard
 from schemas.process.host import host_cores, usable_cores, usable_memory
 from schemas.process.memory import MemoryShortage
@@ -73,7 +73,7 @@ def worker_count(plan: Plan, options: ShardOptions) -> int:
     """Worker processes: as asked, else as many as the cores and the memory that this process may use can feed."""
     if options.workers:
         return options.workers
-    return place.fitting_workers(usable_cores(), usable_memory(), plan.largest_bytes, options.prove != "off")
+    return fitting_workers(usable_cores(), usable_memory(), plan.largest_bytes, options.prove != "off")
 
 
 def build_missing(

@@ -25,7 +25,7 @@ from dataprep.images.statistics import channel_moments
 from dataprep.items import Reject, source_path
 from dataprep.mindrecord.format import HeaderFull, RowTooLarge
 from dataprep.mindrecord.writer import ShardWriter
-from dataprep.plan import sizes as place
+from dataprep.plan.sizes import larger_page
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.dataset import Shard, file_sha256
 from schemas.images.policy import Policy, Refusal
@@ -237,7 +237,7 @@ def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture)
     try:
         return writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
     except RowTooLarge as error:
-        page_size = place.larger_page(error.needed)
+        page_size = larger_page(error.needed)
         if page_size is None:
             raise Refusal("too_large", f"its row has {error.needed} bytes, more than a MindRecord page") from None
         raise PagesTooSmall(task.shard.split, page_size) from None

@@ -279,7 +279,7 @@ def shard(
     """
     from dataprep import pipeline
     from dataprep.cli.terminal import TerminalProgress
-    from dataprep.job import dry_run as preview
+    from dataprep.job.dry_run import preview
     from dataprep.job.existing_set import Existing
 
     if retry_rejects and (overwrite or restart):
@@ -289,7 +289,7 @@ def shard(
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
         if dry_run:
-            foreseen = preview.preview(source, out, options, progress, existing)
+            foreseen = preview(source, out, options, progress, existing)
             progress.warn(foreseen.warnings)
             _echo(foreseen, as_json)
             return
@@ -339,7 +339,7 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
     \b
     Example: dataprep inspect dataset/ --split val --row 3 --save row3.jpg
     """
-    from dataprep.tools import inspect as inspection
+    from dataprep.tools.inspect import inspect, read_key, read_row, save_image
 
     if row is not None and key is not None:
         raise click.UsageError("give --row or --key, not both")
@@ -347,14 +347,14 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
     if row is None and key is None:
         if save:
             raise click.UsageError("--save needs --row or --key")
-        _echo(_settled(folder, lambda: inspection.inspect(path, split)), as_json)
+        _echo(_settled(folder, lambda: inspect(path, split)), as_json)
         return
     record = _settled(
         folder,
-        lambda: inspection.read_key(path, split, str(key)) if row is None else inspection.read_row(path, split, row),
+        lambda: read_key(path, split, str(key)) if row is None else read_row(path, split, row),
     )
     if save:
-        inspection.save_image(record, save)
+        save_image(record, save)
         click.echo(f"{save} is written", err=True)
     _echo(record, as_json)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep import keys
+from dataprep import items
 from dataprep.options import Budget
 from tests.dataprep.conftest import Files, digests, picture, shard
 
@@ -71,5 +71,5 @@ def test_an_argument_that_is_no_text_is_shown_and_not_a_crash(name: str) -> None
 
 def test_a_path_is_the_same_text_whatever_the_locale() -> None:
     name = os.fsdecode("猫/é".encode() + b"\xff")
-    assert keys.portable_path(name) == "猫/é\udcff"
-    assert keys.source_path("/猫", "a%FF") == "/猫/a".encode() + b"\xff"
+    assert items.portable_path(name) == "猫/é\udcff"
+    assert items.source_path("/猫", "a%FF") == "/猫/a".encode() + b"\xff"

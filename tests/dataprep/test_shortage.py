@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from PIL import Image, features
 
-from dataprep import images
 from dataprep.build import scheduler, worker
 from dataprep.errors import TryLater
 from dataprep.images import check, decoding
@@ -221,7 +220,7 @@ def decode_slowly(data: bytes, *rest: Any) -> Any:
     """A decoder that spins in C, in one call that keeps the interpreter's lock."""
     if data == SLOW:
         sum(range(1 << 40))
-    return images.decode(data, *rest)
+    return decoding.decode(data, *rest)
 
 
 def build_slowly(task: Any) -> Any:

@@ -17,10 +17,10 @@ from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
-from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError, disk_error_behind, naming
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
+from trainer.feed.threads import FeedSettings
 
 # What errors of MindSpore's data pipeline hold, and no others.
 PIPELINE_MARKS = (
@@ -42,7 +42,7 @@ UNREAD_MARKS = (
 
 
 def train_batches(
-    folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
+    folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: FeedSettings
 ) -> Any:
     """Endless-by-epoch pipeline of float32 (N, 3, S, S) and int32 (N,), or float32 (N, classes) when the recipe mixes.
 
@@ -55,7 +55,7 @@ def train_batches(
     return _equal_steps(batches, dataset, batch_size, effect)
 
 
-def train_rows(folder: Path, dataset: Dataset, effect: InEffect) -> Any:
+def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings) -> Any:
     """Where train_batches begins: this rank's rows as bytes and labels, newly shuffled each epoch."""
     return rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
 
@@ -65,20 +65,22 @@ def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
     return scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
 
 
-def batched(rows: Any, dataset: Dataset, recipe: Recipe, images: list[Any], batch_size: int, effect: InEffect) -> Any:
+def batched(
+    rows: Any, dataset: Dataset, recipe: Recipe, images: list[Any], batch_size: int, effect: FeedSettings
+) -> Any:
     """Where train_batches ends: rows of any source, transformed and put into full batches."""
     return mapped(rows, dataset, images, effect).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
 
 
-def _equal_steps(batches: Any, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
+def _equal_steps(batches: Any, dataset: Dataset, batch_size: int, effect: FeedSettings) -> Any:
     steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
     # A rank that was one row short has been given one again, which may fill a last batch.
     return batches.take(steps) if batches.get_dataset_size() > steps else batches
 
 
-def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: InEffect) -> Any:
+def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: FeedSettings) -> Any:
     """The batches of train_batches as keys and labels of their images, in the same order."""
     columns = [dataset.schema.column("key"), dataset.schema.column("label")]
     rows = rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
@@ -100,7 +102,7 @@ def eval_batches(
     recipe: Recipe,
     pixels: Pixels,
     batch_size: int,
-    effect: InEffect,
+    effect: FeedSettings,
     roles: tuple[str, ...] = ("image", "label"),
 ) -> Any:
     """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Images and labels (N,) as in
@@ -121,7 +123,7 @@ def eval_batches(
 
 
 def keyed_batches(
-    folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: InEffect
+    folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: FeedSettings
 ) -> Any:
     """As eval_batches, with a third column: the rows' keys, str (N,)."""
     return eval_batches(folder, dataset, split, recipe, pixels, batch_size, effect, ("image", "label", "key"))
@@ -135,13 +137,13 @@ class NoBatches:
         return iter(())
 
 
-def _rank(effect: InEffect) -> dict[str, Any]:
+def _rank(effect: FeedSettings) -> dict[str, Any]:
     # Always given: without it the order of an epoch depends on the epochs before (measured on 2.10).
     return {"num_shards": effect.num_shards, "shard_id": effect.shard_id}
 
 
 def rows_of(
-    folder: Path, dataset: Dataset, split: str, effect: InEffect, columns: list[str] | None = None, **which: Any
+    folder: Path, dataset: Dataset, split: str, effect: FeedSettings, columns: list[str] | None = None, **which: Any
 ) -> Any:
     """Pipeline over the rows of a split, undecoded; columns image and label unless others are given."""
     schema = dataset.schema
@@ -164,7 +166,7 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
     return {place: (str(key), image.tobytes()) for place, (key, image) in zip(places, found, strict=True)}
 
 
-def mapped(rows: Any, dataset: Dataset, images: list[Any], effect: InEffect) -> Any:
+def mapped(rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings) -> Any:
     """Rows of bytes and labels with `images` done to the bytes, and labels as int32."""
     image, label = dataset.schema.column("image"), dataset.schema.column("label")
     rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)

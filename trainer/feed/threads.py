@@ -1,6 +1,7 @@
 """How many threads read, decode and batch, and how much is held ready: by cores, memory, sample size, files. Pure."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from schemas.counting import many
 from trainer.decisions import Begun, Decision, asked
@@ -157,3 +158,24 @@ def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int,
 
 def _gigabytes(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
+
+
+class FeedSettings(Protocol):
+    """The decisions that a pipeline is built from: threads, queue lengths and this rank's part of the rows.
+
+    `workers` decode, `readers` read rows, `batchers` make batches, `prefetch` is the length of each queue. Rank
+    `shard_id` of `num_shards` ranks reads its own part.
+    """
+
+    @property
+    def workers(self) -> int: ...  # noqa: D102
+    @property
+    def readers(self) -> int: ...  # noqa: D102
+    @property
+    def batchers(self) -> int: ...  # noqa: D102
+    @property
+    def prefetch(self) -> int: ...  # noqa: D102
+    @property
+    def num_shards(self) -> int: ...  # noqa: D102
+    @property
+    def shard_id(self) -> int: ...  # noqa: D102

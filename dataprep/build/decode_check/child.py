@@ -1,7 +1,8 @@
 """The child that reads a shard back with MindSpore: the only module of dataprep that imports it.
 
-Run as `python -m dataprep.build.decode_check.child`, in a folder where the decoder may leave its dumps, with a file as descriptor 2, see
-native_stderr.stderr_file. It takes one JSON request per line on stdin and answers on stdout, one JSON object per line:
+Run as `python -m dataprep.build.decode_check.child`, in a folder where the decoder may leave its dumps, with a file as
+descriptor 2, see native_stderr.stderr_file. It takes one JSON request per line on stdin and answers on stdout, one JSON
+object per line:
 
     {"ready": true}                   MindSpore is imported
     {"row": n}                        row n is about to be decoded (row by row), or has been (otherwise)

@@ -8,7 +8,7 @@ from dataprep.build.engines.dask import cluster, need_distributed
 from dataprep.build.engines.local import SerialExecutor, TaskKilled, WorkerPool, process, serial
 from dataprep.options import ShardOptions
 
-__all__ = ["ENGINES", "WorkerPool", "SerialExecutor", "TaskKilled", "check_engine"]
+__all__ = ["ENGINES", "SerialExecutor", "TaskKilled", "WorkerPool", "check_engine"]
 
 # engine(options, workers, source, attempts): `workers` is how many may find work; `source`, as keys.portable_path gives
 # it, is read by all of them, in `attempts` they write.

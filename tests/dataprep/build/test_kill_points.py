@@ -18,7 +18,6 @@ from dataprep import pipeline
 from dataprep.build import lock, read_ahead, workdir
 from dataprep.build.kill_points import STEPS
 from dataprep.build.lock import Lock
-from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.errors import DataprepError, TryLater
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
@@ -229,8 +228,8 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
     monkeypatch.setattr(read_ahead, "read_item", slow_or_read)
     (tmp_path / "fast").write_bytes(b"x")
     item = PlannedItem("k", 0, 1, (tmp_path / "fast").stat().st_mtime_ns)
-    fast = Wanted(str(tmp_path / "fast"), item, 10)
-    results = [data for _, data in read_ahead([fast, Wanted("slow", item, 10), fast, fast], 0.05)]
+    fast = read_ahead.Wanted(str(tmp_path / "fast"), item, 10)
+    results = [data for _, data in read_ahead.read_ahead([fast, read_ahead.Wanted("slow", item, 10), fast, fast], 0.05)]
     stalled.set()
     assert results[:1] + results[2:] == [b"x"] * 3
     assert isinstance(results[1], Refusal)
@@ -240,14 +239,14 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
 def test_reading_ahead_is_bounded_by_bytes_and_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
 
-    def wanted(size: int) -> Iterator[Wanted]:
+    def wanted(size: int) -> Iterator[read_ahead.Wanted]:
         nonlocal taken
         for taken in range(1, 101):  # noqa: B007  counted for the test
-            yield Wanted("x", PlannedItem("k", 0, size, 0), 1 << 40)
+            yield read_ahead.Wanted("x", PlannedItem("k", 0, size, 0), 1 << 40)
 
     monkeypatch.setattr(read_ahead, "read_item", lambda *_: b"x")
     for size, ahead in ((1, read_ahead.READ_AHEAD_FILES), (read_ahead.READ_AHEAD_BYTES, 1)):
-        next(read_ahead(wanted(size), 60.0))
+        next(read_ahead.read_ahead(wanted(size), 60.0))
         assert taken == ahead
 
 

@@ -17,7 +17,8 @@ from trainer.runs.result import TrainResult
 
 def program(*arguments: object, cwd: Path | None = None, check_imports: str = "") -> subprocess.CompletedProcess[str]:
     """Run the program as a process; `check_imports` is code to run before it ends."""
-    code = f"import sys, atexit\natexit.register(lambda: exec({check_imports!r}))\nfrom trainer.cli.commands import main\nmain()"
+    run = "from trainer.cli.commands import main\nmain()"
+    code = f"import sys, atexit\natexit.register(lambda: exec({check_imports!r}))\n{run}"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
 

@@ -13,7 +13,7 @@ from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
 from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint
-from trainer.feed import pipeline as data
+from trainer.feed.pipeline import eval_batches
 from trainer.feed.recipes import RECIPES, Pixels
 from trainer.nn.models import find_factory
 from trainer.runs import checkpoint
@@ -37,7 +37,7 @@ class AlwaysClassOne(nn.Cell):  # type: ignore[misc]
 
 
 def pipeline(folder: Path, cpu: InEffect, batch_size: int) -> Any:
-    return data.eval_batches(folder, load_dataset(folder), "val", RECIPES["none"], PIXELS, batch_size, cpu)
+    return eval_batches(folder, load_dataset(folder), "val", RECIPES["none"], PIXELS, batch_size, cpu)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 13, 20])

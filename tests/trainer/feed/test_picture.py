@@ -131,7 +131,8 @@ def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
 
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.webp").write_bytes(FILES["webp"])
-    code = f"from trainer.feed.picture import read_picture; read_picture(open({str(tmp_path / 'a.webp')!r}, 'rb').read(), {{}})"
+    file = str(tmp_path / "a.webp")
+    code = f"from trainer.feed.picture import read_picture; read_picture(open({file!r}, 'rb').read(), {{}})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

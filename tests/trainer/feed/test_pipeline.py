@@ -9,7 +9,7 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError
-from trainer.feed import pipeline as data
+from trainer.feed.pipeline import check_labels, eval_batches, pipeline_errors, train_batches
 from trainer.feed.recipes import RECIPES, Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
@@ -25,11 +25,11 @@ def fingerprints(batches: list[tuple[Any, Any]]) -> list[bytes]:
 
 
 def train_pipeline(folder: Path, cpu: InEffect, batch_size: int, recipe: str = "none") -> Any:
-    return data.train_batches(folder, load_dataset(folder), RECIPES[recipe], PIXELS, batch_size, cpu)
+    return train_batches(folder, load_dataset(folder), RECIPES[recipe], PIXELS, batch_size, cpu)
 
 
 def eval_pipeline(folder: Path, cpu: InEffect, batch_size: int) -> Any:
-    return data.eval_batches(folder, load_dataset(folder), "val", RECIPES["none"], PIXELS, batch_size, cpu)
+    return eval_batches(folder, load_dataset(folder), "val", RECIPES["none"], PIXELS, batch_size, cpu)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -37,8 +37,8 @@ def test_each_recipe_gives_normalised_batches_of_one_shape_in_training_and_evalu
     recipe: str, stripes: Path, cpu: InEffect
 ) -> None:
     dataset = load_dataset(stripes)
-    train = data.train_batches(stripes, dataset, RECIPES[recipe], PIXELS, 48, cpu)
-    val = data.eval_batches(stripes, dataset, "val", RECIPES[recipe], PIXELS, 13, cpu)
+    train = train_batches(stripes, dataset, RECIPES[recipe], PIXELS, 48, cpu)
+    val = eval_batches(stripes, dataset, "val", RECIPES[recipe], PIXELS, 13, cpu)
     for pipeline, count in ((train, 48), (val, 13)):
         [[(images, labels)]] = epochs(pipeline, 1)
         assert (images.shape, images.dtype) == ((count, 3, 32, 32), np.float32)
@@ -70,24 +70,24 @@ def test_evaluation_gives_every_row_once_the_last_batch_smaller(stripes: Path, c
 
 
 def test_labels_that_name_a_class_pass(stripes: Path) -> None:
-    data.check_labels(stripes, load_dataset(stripes), "train")
+    check_labels(stripes, load_dataset(stripes), "train")
 
 
 @pytest.mark.parametrize("label", [3, -1])
 def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 1, 2, label]})
     with pytest.raises(ContractError, match=rf"1 label outside 0\.\.2, for example {label}"):
-        data.check_labels(folder, load_dataset(folder), "train")
+        check_labels(folder, load_dataset(folder), "train")
 
 
 def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 0, 2]})
-    data.check_labels(folder, load_dataset(folder), "train")
+    check_labels(folder, load_dataset(folder), "train")
 
 
 def test_failure_of_the_pipeline_becomes_one_sentence(tmp_path: Path) -> None:
     sentence = "reading .* failed: map operation: .Decode. failed.; the image is a/b.jpg; 'dataprep verify --decode'"
-    with pytest.raises(TrainerError, match=sentence), data.pipeline_errors(tmp_path, lambda: "a/b.jpg"):
+    with pytest.raises(TrainerError, match=sentence), pipeline_errors(tmp_path, lambda: "a/b.jpg"):
         raise RuntimeError(
             "Dataset Pipeline Error\n---\n[ERROR] map operation: [Decode] failed.\n---\nC++ call stack\n"
         )
@@ -97,16 +97,16 @@ def test_failure_is_told_by_the_line_that_mindspore_marks(tmp_path: Path) -> Non
     report = (
         "Exception thrown.\n---\n- Dataset Pipeline Error Message: \n---\n[ERROR] map operation: [Decode] failed.\n"
     )
-    with pytest.raises(TrainerError, match=r"reading .* failed: map operation"), data.pipeline_errors(tmp_path):
+    with pytest.raises(TrainerError, match=r"reading .* failed: map operation"), pipeline_errors(tmp_path):
         raise RuntimeError(report)
 
 
 def test_a_set_that_is_gone_or_cannot_be_read_is_named_in_place_of_mindspores_report(tmp_path: Path) -> None:
     report = "Dataset Pipeline Error\n[ERROR] [Internal ERROR] Failed to read file."
-    with pytest.raises(FileNotFoundError) as gone, data.pipeline_errors(tmp_path / "gone"):
+    with pytest.raises(FileNotFoundError) as gone, pipeline_errors(tmp_path / "gone"):
         raise RuntimeError(report)
     assert gone.value.filename == str(tmp_path / "gone")
-    with pytest.raises(Busy, match="could not read a shard of"), data.pipeline_errors(tmp_path):
+    with pytest.raises(Busy, match="could not read a shard of"), pipeline_errors(tmp_path):
         raise RuntimeError(report)
 
 
@@ -114,10 +114,10 @@ def test_an_error_in_the_search_for_the_image_does_not_hide_the_first(tmp_path: 
     def fails() -> str:
         raise RuntimeError("the same rows fail again")
 
-    with pytest.raises(TrainerError, match="failed: map operation"), data.pipeline_errors(tmp_path, fails):
+    with pytest.raises(TrainerError, match="failed: map operation"), pipeline_errors(tmp_path, fails):
         raise RuntimeError("Dataset Pipeline Error\n[ERROR] map operation: [Decode] failed.")
 
 
 def test_other_failures_keep_their_traceback() -> None:
-    with pytest.raises(RuntimeError, match="unrelated"), data.pipeline_errors(Path("/d")):
+    with pytest.raises(RuntimeError, match="unrelated"), pipeline_errors(Path("/d")):
         raise RuntimeError("unrelated")
