@@ -6,7 +6,6 @@ look columns up by role, so a user's own schema file may rename every field.
 
 import re
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from schemas.parse import loads, only, take, take_all
 
 TYPES = ("int32", "int64", "float32", "float64", "string", "bytes")
 NUMERIC = ("int32", "int64", "float32", "float64")
-ROLES = {"classification": {"image": "bytes", "label": "int32", "key": "string"}}
+SCHEMAS = Path(__file__).parent / "records"  # the schema of each record kind, <kind>.json
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,15 @@ class RecordSchema:
 
     def require_roles(self) -> None:
         """Raise ContractError unless each role of the schema's kind is held by one field of the right type."""
-        if self.kind not in ROLES:
-            raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(ROLES)}")
-        expected = ROLES[self.kind]
-        for role, kind in expected.items():
-            held = [field for field in self.fields if field.role == role]
-            if len(held) != 1 or held[0].type != kind or held[0].shape is not None:
-                raise ContractError(f"schema '{self.name}' needs exactly one field of role '{role}', of type {kind}")
+        if self.kind not in schema_names():
+            raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(schema_names())}")
+        expected = {field.role: field for field in _read_schema(self.kind).fields if field.role}
+        for role, field in expected.items():
+            held = [(field.type, field.shape) for field in self.fields if field.role == role]
+            if held != [(field.type, field.shape)]:
+                raise ContractError(
+                    f"schema '{self.name}' needs exactly one field of role '{role}', of type {field.type}"
+                )
         spare = [field.name for field in self.fields if field.role not in expected]
         if spare:
             raise ContractError(f"schema '{self.name}': field '{spare[0]}' needs a role, one of {', '.join(expected)}")
@@ -147,22 +148,22 @@ class RecordSchema:
 
 def schema_names() -> list[str]:
     """Names of the schemas that come with the package."""
-    folder = resources.files("schemas") / "records"
-    return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
+    return sorted(path.stem for path in SCHEMAS.glob("*.json"))
 
 
 def load_schema(name_or_path: str) -> RecordSchema:
     """The schema of that name, or the one in the JSON file at that path; raises ContractError."""
-    if name_or_path in schema_names():
-        data = (resources.files("schemas") / "records" / f"{name_or_path}.json").read_bytes()
-    else:
-        try:
-            data = Path(name_or_path).read_bytes()
-        except OSError as error:
-            raise ContractError(
-                f"'{name_or_path}' is neither a schema ({', '.join(schema_names())}) "
-                f"nor a readable JSON file ({error.strerror})"
-            ) from None
-    schema = RecordSchema.from_dict(loads(data, name_or_path), name_or_path)
+    schema = _read_schema(name_or_path)
     schema.require_roles()
     return schema
+
+
+def _read_schema(name_or_path: str) -> RecordSchema:
+    known = schema_names()
+    try:
+        data = (SCHEMAS / f"{name_or_path}.json" if name_or_path in known else Path(name_or_path)).read_bytes()
+    except OSError as error:
+        raise ContractError(
+            f"'{name_or_path}' is neither a schema ({', '.join(known)}) nor a readable JSON file ({error.strerror})"
+        ) from None
+    return RecordSchema.from_dict(loads(data, name_or_path), name_or_path)

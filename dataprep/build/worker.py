@@ -14,10 +14,10 @@ from typing import TextIO, TypeVar
 
 from dataprep.build.decode_check.originals import OriginalsWriter
 from dataprep.build.decode_deadline import DecodeDeadline, DecodeTimeout
-from dataprep.build.encode import ENCODERS
 from dataprep.build.kill_points import kill_point
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
+from dataprep.build.records import find_record_kind
 from dataprep.images.check import keep_decoders_single
 from dataprep.images.decoding import decode
 from dataprep.images.picture import Picture
@@ -141,6 +141,7 @@ class _Build:
         self._changed: Counter[str] = Counter()
         self._warnings: Counter[str] = Counter()
         self._moments = Moments()
+        self._encode_row = find_record_kind(task.schema.kind).encode
         # Asked for the header alone, nothing decodes a picture to measure it.
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
@@ -181,7 +182,8 @@ class _Build:
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))
         decoded = perf_counter()
-        blob, raw = _write(self._task, writer, item, picture)
+        row = self._encode_row(self._task.schema, item, picture.data)
+        blob, raw = _write(self._task, writer, row)
         stored = noted.image if blob is picture.data else blob_digest(blob)
         noted = noted._replace(row=row_digest(stored, raw).hex())
         rows.write(json.dumps(noted) + "\n")
@@ -232,10 +234,10 @@ def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> N
     return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
 
 
-def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> tuple[bytes, bytes]:
-    """Write the row of an image and return its blob and raw part; raises Refusal and PagesTooSmall."""
+def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[bytes, bytes]:
+    """Write a row and return its blob and raw part; raise Refusal or PagesTooSmall if no page can hold it."""
     try:
-        return writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
+        return writer.write(row)
     except RowTooLarge as error:
         page_size = larger_page(error.needed)
         if page_size is None:

@@ -84,7 +84,7 @@ class Prover:
         keep_damaged: bool = False,
         command: Any = COMMAND,
     ) -> None:
-        self._columns = {role: schema.column(role) for role in ("image", "label", "key")}
+        self._columns = {field.role: field.name for field in schema.fields if field.role}
         self._scratch = Path(tempfile.mkdtemp(prefix="prove-", dir=scratch))
         self._decode = decode
         self._threads = threads
