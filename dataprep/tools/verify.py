@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from dataprep.build.decode_check.supervisor import Prover, ShardFiles
+from dataprep.build.decode_check.supervisor import DecodeChecker, ShardFiles
 from dataprep.build.receipt import ROWS, NotedRow
 from dataprep.build.row_digests import SealedDigests
 from dataprep.build.workdir import rows_file
@@ -26,7 +26,7 @@ from schemas.process.temporary_folder import temporary_folder_problem
 from schemas.storage.files import listing
 
 DECODE_DEADLINE_S = 60.0
-ROWS_NAMED = 5  # in a sentence; Verdict.damaged names all
+ROWS_NAMED = 5  # in a sentence; Findings.damaged names all
 TELL_EVERY_ROWS = 500
 VERIFIED = "rows verified"
 
@@ -46,7 +46,7 @@ class DamagedRow:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Findings:
     """What was checked, whether every byte was read for it, and every problem that was found, in words. `damaged` lists
     the damaged rows by shard, as far as they are known.
     """
@@ -60,7 +60,7 @@ class Verdict:
     damaged: dict[str, list[DamagedRow]] = field(default_factory=dict)
 
 
-def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Verdict:
+def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Findings:
     """Check the files of a sealed set against its manifest; raises ContractError when there is no sound manifest.
 
     Always: every file is there with its size, the index digests and row counts hold, nothing else claims to be
@@ -85,7 +85,7 @@ def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = s
         problems += _decode_problems(folder, dataset)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
+    return Findings(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
@@ -210,13 +210,13 @@ def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as prover,
+        DecodeChecker(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as checker,
     ):
         for shard in dataset.shards:
             noted = rows_file(folder, shard.name)
             if not noted.is_file():
                 noted = _note_from_data(folder / shard.name, dataset, Path(scratch))
-            for fault in prover.prove(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
+            for fault in checker.check(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
                 problems.append(f"{shard.name}: row {fault.row} fails decoding: {fault.reason}: {fault.detail}")
     return problems
 

@@ -100,10 +100,10 @@ def test_the_file_holds_what_the_format_page_says(sealed: Path) -> None:
 def test_a_copy_without_work_knows_its_damaged_row(copied: Path, tmp_path: Path, damage: Callable[[Path], str]) -> None:
     before = keys(copied)
     key = damage(copied)
-    verdict = verify(copied)
-    (row,) = verdict.damaged[SHARD]
+    findings = verify(copied)
+    (row,) = findings.damaged[SHARD]
     assert row.key == key
-    assert f"damaged: row {row.row} ('{key}')" in verdict.problems[0]
+    assert f"damaged: row {row.row} ('{key}')" in findings.problems[0]
     saved = salvage(copied, tmp_path / "saved")
     assert (saved.lost, saved.unchecked, saved.unknown) == ({"train": 1, "val": 0}, {"train": 0, "val": 0}, [])
     assert sorted([*keys(tmp_path / "saved"), key]) == sorted(before)
@@ -212,13 +212,13 @@ def test_a_set_that_was_sealed_without_digests_is_checked_and_salvaged(
         shutil.rmtree(sealed / ".work")
     assert (verify(sealed).problems, repair(sealed).done) == ([], [])
     key = damage_image(sealed)
-    verdict = verify(sealed)
+    findings = verify(sealed)
     saved = salvage(sealed, tmp_path / "saved")
     if with_work:
-        assert [row.key for row in verdict.damaged[SHARD]] == [key]
+        assert [row.key for row in findings.damaged[SHARD]] == [key]
         assert (saved.lost["train"], saved.unknown) == (1, [])
     else:
-        assert "the set was sealed without row_digests.bin" in verdict.problems[0]
+        assert "the set was sealed without row_digests.bin" in findings.problems[0]
         assert saved.unchecked["train"] > 0
     assert verify(tmp_path / "saved").problems == []
 

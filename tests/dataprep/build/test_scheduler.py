@@ -98,12 +98,12 @@ for line in sys.stdin:
 def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that dies, hangs or lies by the name of a file: what real decoders do by its content."""
     (tmp_path / "fake.py").write_text(FAKE)
-    original = supervisor.Prover.__init__
+    original = supervisor.DecodeChecker.__init__
 
-    def start(self: supervisor.Prover, *args: Any) -> None:
+    def start(self: supervisor.DecodeChecker, *args: Any) -> None:
         original(self, *args, command=(sys.executable, str(tmp_path / "fake.py")))
 
-    monkeypatch.setattr(supervisor.Prover, "__init__", start)
+    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", start)
 
 
 @pytest.mark.usefixtures("fake_decoder")
@@ -128,22 +128,22 @@ def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path
 
 
 def test_a_decoder_that_cannot_start_is_said(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = supervisor.Prover.__init__
-    monkeypatch.setattr(supervisor.Prover, "__init__", lambda self, *args: original(self, *args, command=("false",)))
-    with pytest.raises(DataprepError, match="MindSpore cannot be started to prove the shards"):
+    original = supervisor.DecodeChecker.__init__
+    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", lambda self, *args: original(self, *args, command=("false",)))
+    with pytest.raises(DataprepError, match="MindSpore cannot be started for the decode check"):
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
 
 
 def die_over(task: Any) -> Any:
     """build_shard, in a worker that the kernel kills over one file, as it does for want of memory."""
 
-    def tell(self: Any, item: Any) -> None:
+    def note_current(self: Any, item: Any) -> None:
         original(self, item)
         if "large" in item.key:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    original = worker._Build.tell
-    worker._Build.tell = tell  # type: ignore[method-assign]
+    original = worker._Build.note_current
+    worker._Build.note_current = note_current  # type: ignore[method-assign]
     return worker.build_shard(task)
 
 
@@ -158,7 +158,7 @@ def die_once(task: Any) -> Any:
 def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
     monkeypatch.setattr(scheduler, "build_shard", die_over)
-    with pytest.raises(DataprepError, match=r"2 worker processes were killed .* over 'cat/large\.jpg'"):
+    with pytest.raises(DataprepError, match=r"2 worker processes were killed .* at 'cat/large\.jpg'"):
         shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
 
 

@@ -57,7 +57,7 @@ def write(folder: Path, rows: list[dict[str, Any]], geometry: Geometry = SMALL, 
         ("image", b"", "is empty"),
         ("image", bytearray(b"x"), "is bytearray, expected bytes"),
         ("box", np.zeros((2, 3), np.float32), r"has shape \(2, 3\), expected \[-1, 4\]"),
-        ("box", np.zeros((2, 4), np.float64), "holds items of type 'd', expected float32"),
+        ("box", np.zeros((2, 4), np.float64), "has items of type 'd', expected float32"),
         ("box", [1.0], "is list, expected an array"),
     ],
 )

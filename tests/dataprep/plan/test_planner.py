@@ -84,7 +84,7 @@ def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
     assert sum(shard.items for shard in made.shards) == 4
     assert [shard.name for shard in made.shards] == [f"train.mindrecord{n}" for n in range(4)]
     empty = [shard.items for shard in made.shards].count(0)
-    assert made.warnings == [f"{empty} shards will be empty: --num-shards 4 is more than there is to fill"]
+    assert made.warnings == [f"{empty} shards will be empty: --num-shards 4 is too large"]
 
 
 def test_files_without_bytes_are_planned_too() -> None:
@@ -165,5 +165,5 @@ def test_options_that_do_nothing_draw_a_warning() -> None:
     split = items({"a": 3}, "train") + items({"a": 2}, "val")
     assert plan(split, "splits").warnings == []
     assert plan(split, "splits", val=0.2).warnings == [
-        "SOURCE has its splits as folders, so --val and --test do nothing"
+        "SOURCE has its splits as folders, so --val and --test have no effect"
     ]

@@ -80,7 +80,7 @@ def test_larger_page_ends_where_mindrecord_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory", "largest", "proving", "expected"),
+    ("cores", "memory", "largest", "decode_check", "expected"),
     [
         (8, 64 * GIB, 100_000, True, 8),
         (8, GIB, 100_000, False, 8),
@@ -89,5 +89,5 @@ def test_larger_page_ends_where_mindrecord_ends() -> None:
         (4, 0, 0, True, 1),
     ],
 )
-def test_workers_fit_into_memory(cores: int, memory: int, largest: int, proving: bool, expected: int) -> None:
-    assert sizes.fitting_workers(cores, memory, largest, proving) == expected
+def test_workers_fit_into_memory(cores: int, memory: int, largest: int, decode_check: bool, expected: int) -> None:
+    assert sizes.fitting_workers(cores, memory, largest, decode_check) == expected

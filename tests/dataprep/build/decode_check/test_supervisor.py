@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.build.decode_check import child_process
 from dataprep.build.decode_check.child_process import DecoderChild, is_out_of_memory
-from dataprep.build.decode_check.supervisor import Prover, ShardFiles, Verdict
+from dataprep.build.decode_check.supervisor import DecodeChecker, ShardFiles, Findings
 from dataprep.errors import DataprepError, TryLater
 from schemas.record import load_schema
 from tests.dataprep.conftest import Files, digests, picture, shard
@@ -51,7 +51,7 @@ for line in sys.stdin:
     say(done=True)
 """
 
-Prove = Callable[..., Verdict]
+Prove = Callable[..., Findings]
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prove:
     (tmp_path / "started").mkdir()
     monkeypatch.setattr(child_process, "START_S", 5.0)
 
-    def run(*acts: str) -> Verdict:
+    def run(*acts: str) -> Findings:
         (tmp_path / "acts.json").write_text(json.dumps(acts))
         command = (sys.executable, str(tmp_path / "child.py"), str(tmp_path))
         files = ShardFiles(tmp_path / "shard", ROWS, tmp_path / "rows")
-        with Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5, command=command) as prover:
-            return prover.prove(files)
+        with DecodeChecker(load_schema("classification"), tmp_path, "strip", 2, 0.5, command=command) as checker:
+            return checker.check(files)
 
     return run
 
@@ -80,7 +80,7 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
     ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
 )
 def test_a_loss_that_does_not_come_again_is_no_image_s_fault(prove: Prove, act: str) -> None:
-    assert prove(act, "fine") == Verdict()
+    assert prove(act, "fine") == Findings()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_image_that_ends_or_silences_two_fresh_children_alone_is_at_fault(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
 def test_the_third_loss_that_no_image_explains_ends_the_job_for_now(prove: Prove, tmp_path: Path, act: str) -> None:
-    with pytest.raises(TryLater, match="was lost 3 times over shard, and no image is to blame"):
+    with pytest.raises(TryLater, match="was lost 3 times on shard, and no image is the cause"):
         prove(act)
     # Some losses are counted before the next child is started.
     assert len(os.listdir(tmp_path / "started")) in (3, 4)
@@ -122,7 +122,7 @@ def test_a_child_that_the_kernel_does_not_start_for_want_of_memory_is_said(
 
     monkeypatch.setattr(child_process.subprocess, "Popen", refuse)
     with pytest.raises(TryLater, match="cannot be started"):
-        Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5)
+        DecodeChecker(load_schema("classification"), tmp_path, "strip", 2, 0.5)
 
 
 def test_short_of_memory_one_thread_decodes(prove: Prove, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
 ) -> None:
     monkeypatch.setattr(child_process, "START_S", 300.0)
     monkeypatch.setattr(child_process, "STOPPED_S", 1.0)
-    assert prove("stop@start", "fine") == Verdict()
+    assert prove("stop@start", "fine") == Findings()
     with pytest.raises(TryLater, match="the decode process was stopped, or waited for a disk, for 1 s"):
         prove("stop@start")
 

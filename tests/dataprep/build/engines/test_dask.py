@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from dataprep.build import scheduler, worker
 from dataprep.build.decode_check import dispatch
 from dataprep.build.engines import dask as engine
-from dataprep.build.engines.dask import Unfit, WorkerCheck, _check_workers, probe
-from dataprep.build.scheduler import _tasks
+from dataprep.build.engines.dask import Unfit, WorkerCheck, check_workers, probe
+from dataprep.build.scheduler import make_tasks
 from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
 from dataprep.build.worker import build_shard
@@ -159,21 +159,21 @@ def test_a_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
 def stop_once(task: Any) -> Any:
     """build_shard, in a worker that stops in the middle of its first shard until it is woken."""
 
-    def tell(self: Any, item: Any) -> None:
+    def note_current(self: Any, item: Any) -> None:
         original(self, item)
         with suppress(FileExistsError):
             (Path(task.source) / "stopped").touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGSTOP)
-            worker._Build.tell = original  # type: ignore[method-assign]
+            worker._Build.note_current = original  # type: ignore[method-assign]
             woken.append(True)
 
     woken: list[bool] = []
-    original = worker._Build.tell
-    worker._Build.tell = tell  # type: ignore[method-assign]
+    original = worker._Build.note_current
+    worker._Build.note_current = note_current  # type: ignore[method-assign]
     try:
         return worker.build_shard(task)
     finally:
-        worker._Build.tell = original  # type: ignore[method-assign]
+        worker._Build.note_current = original  # type: ignore[method-assign]
         if woken:
             (Path(task.source) / "ended").touch()
 
@@ -206,7 +206,7 @@ def test_without_a_worker_the_job_ends_and_does_not_wait_for_ever(
         shard(raw, tmp_path / "out", **options)
     cluster.workers(1, DATAPREP_KILL_AT="build.row")
     cluster.await_workers(1)
-    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; with workers again"):
+    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start workers"):
         shard(raw, tmp_path / "out", **options)
 
 
@@ -220,7 +220,7 @@ def test_a_file_that_kills_workers_again_and_again_is_named(
     try:
         cluster.workers(2)
         cluster.await_workers(2)
-        with pytest.raises(DataprepError, match=r"were killed .* over 'cat/large\.jpg'"):
+        with pytest.raises(DataprepError, match=r"were killed .* at 'cat/large\.jpg'"):
             shard(raw, tmp_path / "out", engine="dask", dask_scheduler_file=cluster.file, num_shards=1, val=0.0)
     finally:
         cluster.stop()
@@ -255,7 +255,7 @@ def test_a_task_run_twice_at_once_is_committed_once(raw: Path, sealed: Path) -> 
     before = digests(sealed)
     options = replace(QUICK, num_shards=3)
     with closing(Plan.open(sealed / ".work" / "plan.sqlite")) as plan, Workdir(sealed) as work:
-        task = next(_tasks(plan, work, options, plan.shards))
+        task = next(make_tasks(plan, work, options, plan.shards))
         first, second = build_shard(task), build_shard(task)
         assert first.attempt != second.attempt
         assert replace(first, attempt=None) == replace(second, attempt=None)
@@ -277,49 +277,49 @@ class OneWorker:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
     monkeypatch.setattr(engine, "SHARED_S", 0.0)
     (tmp_path / "attempts").mkdir()
     (tmp_path / "attempts" / "token").touch()
     return WorkerCheck(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
 
 
-def test_a_worker_that_sees_and_runs_the_same_is_fit(ground: WorkerCheck) -> None:
-    _check_workers(OneWorker(), ground)
+def test_a_worker_that_sees_and_runs_the_same_is_fit(check: WorkerCheck) -> None:
+    check_workers(OneWorker(), check)
 
 
 @pytest.mark.parametrize("name", ["mindspore-dataprep", "Pillow", "SQLite"])
-def test_a_worker_with_other_software_is_refused_by_name(ground: WorkerCheck, name: str) -> None:
-    other = replace(ground, software={**ground.software, name: "0.0"})
-    with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, and this process 0\.0; all must be"):
-        _check_workers(OneWorker(), other)
+def test_a_worker_with_other_software_is_refused_by_name(check: WorkerCheck, name: str) -> None:
+    other = replace(check, software={**check.software, name: "0.0"})
+    with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, this process has 0\.0; they must be"):
+        check_workers(OneWorker(), other)
 
 
-def test_a_worker_that_does_not_see_the_folders_is_refused(ground: WorkerCheck, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
-        _check_workers(OneWorker(), replace(ground, source=str(tmp_path / "gone")))
+        check_workers(OneWorker(), replace(check, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
-        _check_workers(OneWorker(), replace(ground, token="of another machine"))
+        check_workers(OneWorker(), replace(check, token="of another machine"))
 
 
 def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(
-    ground: WorkerCheck, tmp_path: Path
+    check: WorkerCheck, tmp_path: Path
 ) -> None:
-    _check_workers(OneWorker(), replace(ground, encoding="gbk"))
-    with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode names of files as gbk: start it with"):
-        _check_workers(OneWorker(), replace(ground, encoding="gbk", attempts=tmp_path / "数据"))
+    check_workers(OneWorker(), replace(check, encoding="gbk"))
+    with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode file names as gbk: start it with"):
+        check_workers(OneWorker(), replace(check, encoding="gbk", attempts=tmp_path / "数据"))
 
 
-def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = probe(ground)
-    (ground.attempts / written).unlink()
-    monkeypatch.setattr(engine, "probe", lambda ground: written)
-    with pytest.raises(DataprepError, match=r"worker tcp://10.* writes below .*, and here nothing of it is seen"):
-        _check_workers(OneWorker(), ground)
+def test_a_worker_whose_probe_is_not_seen_here_is_refused(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = probe(check)
+    (check.attempts / written).unlink()
+    monkeypatch.setattr(engine, "probe", lambda check: written)
+    with pytest.raises(DataprepError, match=r"worker tcp://10.* writes below .* are not visible here"):
+        check_workers(OneWorker(), check)
 
 
 def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
-    ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch
+    check: WorkerCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, message in (
         (PermissionError(13, "Permission denied"), "cannot write below .*: Permission denied"),
@@ -332,21 +332,21 @@ def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
 
         monkeypatch.setattr(engine, "probe", fail)
         with pytest.raises(DataprepError, match=message):
-            _check_workers(OneWorker(), ground)
+            check_workers(OneWorker(), check)
 
 
-def test_a_worker_that_joined_late_looks_when_its_first_task_comes(ground: WorkerCheck) -> None:
-    assert engine.on_worker(ground, len, "four") == 4
+def test_a_worker_that_joined_late_looks_when_its_first_task_comes(check: WorkerCheck) -> None:
+    assert engine.on_worker(check, len, "four") == 4
     with pytest.raises(Unfit, match=r"the Dask worker \d+ on .* has Pillow"):
-        engine.on_worker(replace(ground, software={"Pillow": "0.0"}, token="late"), len, "four")
+        engine.on_worker(replace(check, software={"Pillow": "0.0"}, token="late"), len, "four")
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"dask_address": "tcp://127.0.0.1:1"}, TryLater, "no Dask scheduler answers at tcp://127.0.0.1:1 within"),
-        ({"dask_address": "carrier://pigeon"}, DataprepError, "'carrier://pigeon' is no address"),
-        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has told its address in nowhere"),
+        ({"dask_address": "carrier://pigeon"}, DataprepError, "'carrier://pigeon' is not the address"),
+        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address to nowhere"),
     ],
 )
 def test_a_scheduler_that_is_not_there_is_said(

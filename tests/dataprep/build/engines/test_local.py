@@ -29,7 +29,7 @@ def test_without_shared_memory_the_serial_engine_makes_the_same_bytes_and_says_s
     pipeline.shard(raw, tmp_path / "out", replace(QUICK, engine="process", workers=2, num_shards=3), progress)
     assert digests(tmp_path / "out") == digests(tmp_path / "serial")
     [said] = progress.fallbacks
-    assert "process was asked for, serial is in effect" in said
+    assert "process was requested, serial is in effect" in said
     assert f"/dev/shm cannot be used ({os.strerror(number)})" in said
 
 
