@@ -68,8 +68,8 @@ class Presence:
         name = decode_name(folder) if isinstance(folder, bytes) else str(folder)
         subject = f"SOURCE {self._source}" if name == str(self._source) else f"{name} in SOURCE {self._source}"
         return TryLater(
-            f"{subject} is unavailable: {why}. Once it is back, the same command resumes; if it was removed on purpose, "
-            "--restart starts over without it"
+            f"{subject} is unavailable: {why}. Once it is back, the same command resumes; if it was removed on "
+            "purpose, --restart starts over without it"
         )
 
 

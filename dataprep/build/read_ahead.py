@@ -6,7 +6,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dataprep.items import size_and_time
 from dataprep.plan.store import PlannedItem
@@ -45,7 +45,7 @@ def read_ahead(
             if not ahead:
                 return
             try:
-                result = answers.get(timeout=deadline_s)
+                result: bytes | BaseException = answers.get(timeout=deadline_s)
             except queue.Empty:
                 result = Refusal("stalled", f"it could not be read within {deadline_s:g} s")
                 asked.put(None)
@@ -61,9 +61,9 @@ def _has_space(ahead: "deque[Wanted]") -> bool:
     return len(ahead) < READ_AHEAD_FILES and sum(wanted.item.size for wanted in ahead) < READ_AHEAD_BYTES
 
 
-def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[Any]]":
+def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[bytes | BaseException]]":
     asked: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
     for wanted in pending:
         asked.put(wanted)
     demand_threads(1)
@@ -71,7 +71,7 @@ def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None]
     return asked, answers
 
 
-def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[Any]") -> None:
+def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[bytes | BaseException]") -> None:
     while wanted := asked.get():
         try:
             answers.put(read_item(wanted.path, wanted.item, wanted.max_bytes))
@@ -80,7 +80,7 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
 
 
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
-    """Return the bytes of a planned file; raise Refusal if it is not the regular file that was planned, or too large."""
+    """Return the bytes of a planned file; raise Refusal if it is too large, or not the planned regular file."""
     if item.size > max_bytes:
         raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:

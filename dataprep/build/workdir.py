@@ -13,7 +13,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -181,9 +181,9 @@ class Workdir:
         except FileNotFoundError:
             return {}
 
-    def add_notes(self, name: str, values: dict[str, Any]) -> None:
+    def add_notes(self, name: str, values: Mapping[str, object]) -> None:
         """Add `values` to the notes `name`."""
-        write_whole(self.folder / f"{name}.json", json.dumps(self.notes(name) | values).encode())
+        write_whole(self.folder / f"{name}.json", json.dumps({**self.notes(name), **values}).encode())
 
     def exclude(self, shard: str, excluded: Excluded) -> None:
         """Exclude these files when `shard` is built again."""
@@ -224,7 +224,7 @@ class Workdir:
         kill_point("seal.row_digests")
         return saved
 
-    def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
+    def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[Mapping[str, object]]) -> None:
         """Write the lists, then dataset.json, which marks the dataset as complete."""
         write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
@@ -235,7 +235,7 @@ class Workdir:
         write_whole(self.out / DATASET, dataset.to_json())
         kill_point("seal.manifest")
 
-    def log(self, event: str, **values: Any) -> None:
+    def log(self, event: str, **values: object) -> None:
         """Append to the run log, the only file with clock, host and speed."""
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname(), "event": event} | values
         with self._log.open("a") as log:
@@ -257,7 +257,7 @@ def rows_file(out: Path, shard: str) -> Path:
     return out / WORK / "receipts" / f"{shard}.{ROWS}"
 
 
-def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
+def json_lines(values: Iterable[Mapping[str, object]]) -> bytes:
     """Return one JSON object per line, as bytes."""
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 

@@ -160,7 +160,7 @@ class _Build:
             yield value
 
     def note_current(self, item: PlannedItem) -> None:
-        """Write the current key and the number of files done to CURRENT, for the parent to read if this process dies."""
+        """Write the current key and the number of files done to CURRENT, for the parent."""
         self.current_key = item.key
         done = sum(self._class_rows) + len(self.rejects)
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)

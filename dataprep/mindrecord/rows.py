@@ -29,7 +29,7 @@ class RowCodec:
         if len(self._raws) > 0xFFFF:
             raise ValueError("more than 65,535 scalar fields")
 
-    def encode(self, row: Mapping[str, Any]) -> tuple[bytes, bytes, int]:
+    def encode(self, row: Mapping[str, object]) -> tuple[bytes, bytes, int]:
         """Return blob part, raw part, and bytes saved by integer packing; raise RowError."""
         if row.keys() != self._names:
             name = sorted(row.keys() ^ self._names)[0]
@@ -37,7 +37,7 @@ class RowCodec:
         blob, saved = self._encode_blob(row)
         return blob, self._encode_raw(row), saved
 
-    def _encode_blob(self, row: Mapping[str, Any]) -> tuple[bytes, int]:
+    def _encode_blob(self, row: Mapping[str, object]) -> tuple[bytes, int]:
         parts, saved = [], 0
         for field in self._blobs:
             data, gain = _encode_blob_field(field, row[field.name])
@@ -47,7 +47,7 @@ class RowCodec:
             return parts[0], saved
         return b"".join(_LENGTH.pack(len(part)) + part for part in parts) or NO_BLOB, saved
 
-    def _encode_raw(self, row: Mapping[str, Any]) -> bytes:
+    def _encode_raw(self, row: Mapping[str, object]) -> bytes:
         if not self._raws:
             return b"\x81" + pack_text("id") + b"\0"
         count = len(self._raws)
@@ -80,7 +80,7 @@ class RowCodec:
         return values
 
 
-def _encode_scalar(field: Field, value: Any, indexed: bool) -> bytes:
+def _encode_scalar(field: Field, value: object, indexed: bool) -> bytes:
     if field.type == "string":
         return _encode_string(field, value, indexed)
     if field.type in _RANGES:
@@ -98,7 +98,7 @@ def _encode_scalar(field: Field, value: Any, indexed: bool) -> bytes:
     return pack_float(value)
 
 
-def _encode_string(field: Field, value: Any, indexed: bool) -> bytes:
+def _encode_string(field: Field, value: object, indexed: bool) -> bytes:
     if type(value) is not str:
         raise RowError(field.name, value, f"is {type(value).__name__}, expected str")
     if indexed and "\0" in value:
@@ -109,7 +109,7 @@ def _encode_string(field: Field, value: Any, indexed: bool) -> bytes:
         raise RowError(field.name, value, "is not valid Unicode, so it has no UTF-8 form") from None
 
 
-def _encode_blob_field(field: Field, value: Any) -> tuple[bytes, int]:
+def _encode_blob_field(field: Field, value: object) -> tuple[bytes, int]:
     if field.shape is not None:
         return _encode_array(field, field.shape, value)
     if type(value) is not bytes:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dataprep.mindrecord.format import BLOB, PREFIX, RAW, Geometry, HeaderFull, Page, RowTooLarge, header_json
 from dataprep.mindrecord.index import IndexRow, IndexWriter
@@ -40,7 +39,7 @@ class ShardWriter:
         self._raw: Page | None = None
         self._raw_data = bytearray()  # content of the open raw page
         self._group_raw = bytearray()  # the scalars of the open row group
-        self._group_rows: list[tuple[int, int, int, int, tuple[Any, ...]]] = []
+        self._group_rows: list[tuple[int, int, int, int, tuple[object, ...]]] = []
         self._file = self.path.open("wb", buffering=WRITE_BYTES)
         self._index = IndexWriter(self.path, schema)
 
@@ -52,7 +51,7 @@ class ShardWriter:
             self._index.abandon()
             self._file.close()
 
-    def write(self, row: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    def write(self, row: Mapping[str, object]) -> tuple[bytes, bytes]:
         """Append a row; return its stored blob and raw part.
 
         Raise RowError (wrong type or value) or RowTooLarge without writing the row.
@@ -76,7 +75,7 @@ class ShardWriter:
         page.end_row = self.rows
         return blob, raw
 
-    def _check_size(self, row: Mapping[str, Any], blob_bytes: int, raw_bytes: int) -> None:
+    def _check_size(self, row: Mapping[str, object], blob_bytes: int, raw_bytes: int) -> None:
         needed = max(blob_bytes, raw_bytes)
         if needed > self._geometry.page_size:
             fields = self._schema.blob_fields if blob_bytes >= raw_bytes else self._schema.raw_fields
@@ -104,7 +103,7 @@ class ShardWriter:
         return self._geometry.header_size + page.id * self._geometry.page_size
 
     def _end_group(self) -> None:
-        """Move the scalars of the row group to a raw page. A raw page has complete groups, so this may start a new one."""
+        """Move the scalars of the row group to a raw page; start a new page if the group does not fit."""
         if self._blob is None:
             return
         if self._raw is None or self._raw.used + len(self._group_raw) > self._geometry.page_size:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path

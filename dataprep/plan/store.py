@@ -35,7 +35,7 @@ class PlannedItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """Items `first` to `last` of the plan become shard `number` of `split`. `bytes` is the total size of their files."""
+    """Items `first` to `last` of the plan become shard `number` of `split`. `bytes` is the size of their files."""
 
     name: str
     split: str

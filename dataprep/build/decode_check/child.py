@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 from dataprep.build.decode_check.complaints import complaints
 from dataprep.build.decode_check.originals import read_originals
@@ -36,7 +36,22 @@ HEARTBEAT_S = 0.5
 PARENT = "DATAPREP_PARENT"  # environment variable with the process number of the supervisor
 _NO_ROW = ("no row", -1, 0, 0)  # expected after the last row
 
-Answers = Iterator[dict[str, Any]]
+Answer = dict[str, Any]
+Answers = Iterator[Answer]
+
+
+class Request(TypedDict):
+    """A shard to read: paths, columns by role, how to decode, and the rows for `one_by_one` (`last` -1: to the end)."""
+
+    shard: str
+    rows: str
+    originals: str
+    columns: dict[str, str]
+    decode: str | None
+    threads: int
+    one_by_one: bool
+    first: int
+    last: int
 
 
 def main() -> None:
@@ -49,7 +64,7 @@ def main() -> None:
 
     _say(answers, ready=True)
     for line in sys.stdin:
-        request = json.loads(line)
+        request: Request = json.loads(line)
         answer_rows = _one_by_one if request["one_by_one"] else _all_at_once
         for answer in answer_rows(request):
             _say(answers, **answer)
@@ -64,11 +79,11 @@ def _end_with_parent() -> None:
         sys.exit(1)
 
 
-def _say(answers: IO[str], **values: Any) -> None:
+def _say(answers: IO[str], **values: object) -> None:
     answers.write(json.dumps(values) + "\n")
 
 
-def _all_at_once(request: dict[str, Any]) -> Answers:
+def _all_at_once(request: Request) -> Answers:
     """Read all rows with MindSpore's threads and compare them with ROWS; then decode suspect rows one at a time."""
     suspects = _Suspects(request["threads"])
     for answer in _read_back(request, suspects):
@@ -87,7 +102,7 @@ def _all_at_once(request: dict[str, Any]) -> Answers:
     yield from decoder.originals(request)
 
 
-def _read_back(request: dict[str, Any], suspects: "_Suspects") -> Answers:
+def _read_back(request: Request, suspects: "_Suspects") -> Answers:
     expected = map(json.loads, Path(request["rows"]).read_bytes().splitlines())
     number = -1
     heartbeat = _Heartbeat()
@@ -141,7 +156,7 @@ class _Suspects:
             self.rows.update(range(row, row + self._ahead))
 
 
-def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(request: Request) -> Iterator[dict[str, Any]]:
     import mindspore.dataset as ds
 
     ds.config.set_prefetch_size(2)  # decoded photos are large, and prefetching more does not help
@@ -206,7 +221,7 @@ def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
         yield row["entry"].item()
 
 
-def _one_by_one(request: dict[str, Any]) -> Answers:
+def _one_by_one(request: Request) -> Answers:
     """Decode the rows from `first` to `last` (-1: the last row) one at a time; announce each row before."""
     yield from _SingleDecoder().rows(request, None, with_originals=True)
 
@@ -220,7 +235,7 @@ class _SingleDecoder:
         self._full, self._strip = vision.Decode(), _strip()
         self._error: str | None = None
 
-    def rows(self, request: dict[str, Any], wanted: set[int] | None, with_originals: bool = False) -> Answers:
+    def rows(self, request: Request, wanted: set[int] | None, with_originals: bool = False) -> Answers:
         """Decode the `wanted` rows between `first` and `last`; None means all of them."""
         first, last = request["first"], request["last"]
         originals = read_originals(Path(request["originals"])) if with_originals else iter(())
@@ -239,7 +254,7 @@ class _SingleDecoder:
                 if data:
                     yield from self._complaints(number, data)
 
-    def originals(self, request: dict[str, Any]) -> Answers:
+    def originals(self, request: Request) -> Answers:
         """Decode the originals of re-encoded JPEGs, which the trainer never reads."""
         path = Path(request["originals"])
         if not path.is_file():

@@ -7,11 +7,10 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from dataprep.build.decode_check.child import PARENT
+from dataprep.build.decode_check.child import PARENT, Answer, Answers, Request
 from dataprep.errors import DataprepError
 from schemas.process.native_stderr import stderr_file, take_text
 
@@ -103,7 +102,7 @@ class DecoderChild:
         """End the process from any thread; a pending `ask` raises ChildLost."""
         self._process.kill()
 
-    def ask(self, request: dict[str, Any], deadline_s: float) -> Iterator[dict[str, Any]]:
+    def ask(self, request: Request, deadline_s: float) -> Answers:
         """Yield the answers to one request, up to `done`. Each may take `deadline_s` seconds.
 
         Raise ChildLost, or DataprepError if MindSpore cannot be started.
@@ -135,7 +134,7 @@ class DecoderChild:
             raise ChildStopped(str(lost)) from None
         self._ready = True
 
-    def _answer(self, deadline_s: float) -> dict[str, Any]:
+    def _answer(self, deadline_s: float) -> Answer:
         silent_s = self._silence(deadline_s)
         if silent_s:
             runs = self._state() not in "TtD"
@@ -147,7 +146,7 @@ class DecoderChild:
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
             self._lose()
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         return answer
 
     def _silence(self, deadline_s: float) -> float:

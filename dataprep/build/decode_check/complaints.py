@@ -34,7 +34,7 @@ _HARMLESS_PNG = (
 
 @dataclass(frozen=True)
 class Complaint:
-    """A decoder message: the `name` under which it is counted, its `text`, and True for `damage` if pixels are wrong."""
+    """A decoder message, counted under `name`. `damage` is True if it means wrong pixels."""
 
     name: str
     text: str

@@ -4,11 +4,12 @@ import errno
 import os
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dataprep.build.decode_check.child import Answer, Answers, Request
 from dataprep.build.decode_check.child_process import (
     COMMAND,
     ChildDied,
@@ -192,7 +193,7 @@ class DecodeChecker:
                 "give the job more memory or fewer --workers, then the same command resumes"
             )
 
-    def _note(self, answer: dict[str, Any], findings: Findings) -> None:
+    def _note(self, answer: Answer, findings: Findings) -> None:
         """Add an answer to the findings; raise OutOfMemory for an error that does not concern the image."""
         error = answer.get("failed", "" if "complaint" in answer else answer.get("detail", ""))
         if is_out_of_memory(error):
@@ -207,9 +208,9 @@ class DecodeChecker:
             else:
                 findings.rows_by_warning[DAMAGED if answer["damage"] else answer["name"]].add(row)
 
-    def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Iterator[dict[str, Any]]:
+    def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Answers:
         """Yield the answers to one request; replace the child if it is lost."""
-        request = {
+        request: Request = {
             "shard": portable_path(files.shard.absolute()),
             "rows": portable_path(files.noted.absolute()),
             "originals": portable_path(files.originals.absolute()) if files.originals else os.devnull,

@@ -141,7 +141,7 @@ def _read_address(path: Path) -> str:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(path.read_bytes())["address"])
         if time.monotonic() > deadline:
-            raise TryLater(f"no Dask scheduler has written its address to {path}; start one with --scheduler-file {path}")
+            raise TryLater(f"no Dask scheduler has written its address to {path}; start it with that --scheduler-file")
         time.sleep(0.1)
 
 
@@ -235,7 +235,7 @@ def check_this_worker(check: WorkerCheck) -> None:
     if not os.path.isdir(encode_name(check.source)):
         raise Unfit(f"does not see SOURCE {check.source}")
     if not _appears(check.attempts / check.token):
-        raise Unfit(f"does not see {check.attempts} as it is here; OUT must be on a file system that all machines share")
+        raise Unfit(f"does not see {check.attempts} as it is here; OUT must be on a file system that all share")
 
 
 def on_worker(check: WorkerCheck, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -58,7 +58,7 @@ def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> 
 
 @contextmanager
 def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """Start a pool of local processes; fall back to this process if that is impossible. On an error, kill the workers."""
+    """Start a pool of local processes, or use this process if that is impossible. Kill the pool on an error."""
     demand_threads(2)  # the pool's own
     for library in _THREADED:  # inherited: a worker loads NumPy before start_process
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")

@@ -16,7 +16,8 @@ from tests.dataprep.conftest import shard
 
 
 def encode_captioned(schema: RecordSchema, item: PlannedItem, image: bytes) -> dict[str, object]:
-    return {schema.column("image"): image, schema.column("key"): item.key, schema.column("caption"): f"a {item.key[:3]}"}
+    values = {"image": image, "key": item.key, "caption": f"a {item.key[:3]}"}
+    return {schema.column(role): value for role, value in values.items()}
 
 
 @pytest.fixture

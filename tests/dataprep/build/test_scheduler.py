@@ -129,7 +129,11 @@ def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path
 
 def test_a_decoder_that_cannot_start_is_said(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = supervisor.DecodeChecker.__init__
-    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", lambda self, *args: original(self, *args, command=("false",)))
+
+    def start(self: supervisor.DecodeChecker, *args: Any) -> None:
+        original(self, *args, command=("false",))
+
+    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", start)
     with pytest.raises(DataprepError, match="MindSpore cannot be started for the decode check"):
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
 

@@ -346,7 +346,7 @@ def test_a_worker_that_joined_late_looks_when_its_first_task_comes(check: Worker
     [
         ({"dask_address": "tcp://127.0.0.1:1"}, TryLater, "no Dask scheduler answers at tcp://127.0.0.1:1 within"),
         ({"dask_address": "carrier://pigeon"}, DataprepError, "'carrier://pigeon' is not the address"),
-        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address to nowhere"),
+        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address"),
     ],
 )
 def test_a_scheduler_that_is_not_there_is_said(
