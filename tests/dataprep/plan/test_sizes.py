@@ -13,7 +13,7 @@ def test_rank_depends_on_seed_and_key_only() -> None:
     assert sizes.rank(1, "cat/1.jpg") != sizes.rank(0, "cat/1.jpg")
 
 
-def test_a_set_is_known_by_its_files_whatever_their_order() -> None:
+def test_fingerprint_does_not_depend_on_the_order_of_files() -> None:
     files = [(11, 100, 5), (13, 100, 6), (17, 200, 5)]
 
     def known(*parts: tuple[int, int, int]) -> str:
@@ -74,7 +74,7 @@ def test_a_small_set_gets_small_pages() -> None:
     assert (planned.header_size, planned.page_size) == (1 << 17, 1 << 17)
 
 
-def test_larger_page_ends_where_mindrecord_ends() -> None:
+def test_larger_page_stops_at_the_limit_of_mindrecord() -> None:
     assert sizes.larger_page(40_000) == 1 << 16
     assert sizes.larger_page((256 << 20) + 1) is None
 

@@ -1,4 +1,4 @@
-"""The engine dask, with a real scheduler and workers that are killed, stopped and wrong."""
+"""The Dask engine with a real scheduler and workers that are killed, stopped or misconfigured."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Cluster:
-    """A scheduler and workers, each a process of its own as on machines of their own, that meet in a file."""
+    """A scheduler and workers in separate processes that share a scheduler file."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.file = folder / "scheduler.json"
@@ -55,7 +55,7 @@ class Cluster:
         wait_for(self.file.exists, "the scheduler")
 
     def workers(self, count: int, **env: str) -> "list[subprocess.Popen[bytes]]":
-        """New workers, without a nanny that would start them again; they join in their time."""
+        """Start workers without a nanny, which would restart them."""
         options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self._folder)]
         return [self._start("worker", options, {"PYTHONPATH": str(ROOT), **env}) for _ in range(count)]
 
@@ -102,7 +102,7 @@ def job(raw: Path, out: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_cluster_proves_what_it_builds(raw: Path, tmp_path: Path, cluster: Cluster) -> None:
+def test_cluster_runs_the_decode_check(raw: Path, tmp_path: Path, cluster: Cluster) -> None:
     cluster.workers(1)
     shard(raw, tmp_path / "here", num_shards=2, prove="decode")
     shard(raw, tmp_path / "there", num_shards=2, prove="decode", engine="dask", dask_scheduler_file=cluster.file)
@@ -116,7 +116,7 @@ def _has_child() -> bool:
 
 
 @pytest.mark.slow
-def test_three_workers_of_which_one_is_killed_give_the_bytes_of_one_machine(
+def test_three_workers_and_one_is_killed_give_the_bytes_of_one_machine(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     cluster.workers(2)
@@ -130,7 +130,7 @@ def test_three_workers_of_which_one_is_killed_give_the_bytes_of_one_machine(
 
 
 @pytest.mark.slow
-def test_a_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
+def test_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     out = tmp_path / "out"
@@ -157,7 +157,7 @@ def test_a_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
 
 
 def stop_once(task: Any) -> Any:
-    """build_shard, in a worker that stops in the middle of its first shard until it is woken."""
+    """Run build_shard in a worker that stops during its first shard until SIGCONT."""
 
     def note_current(self: Any, item: Any) -> None:
         original(self, item)
@@ -179,7 +179,7 @@ def stop_once(task: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_worker_that_wakes_after_its_task_was_given_to_another_changes_nothing(
+def test_worker_that_wakes_after_its_task_was_reassigned_changes_nothing(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "build_shard", stop_once)
@@ -197,7 +197,7 @@ def test_a_worker_that_wakes_after_its_task_was_given_to_another_changes_nothing
 
 
 @pytest.mark.slow
-def test_without_a_worker_the_job_ends_and_does_not_wait_for_ever(
+def test_without_a_worker_the_job_ends_after_a_timeout(
     raw: Path, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "WORKERS_S", 0.5)
@@ -211,7 +211,7 @@ def test_without_a_worker_the_job_ends_and_does_not_wait_for_ever(
 
 
 @pytest.mark.slow
-def test_a_file_that_kills_workers_again_and_again_is_named(
+def test_file_that_kills_workers_repeatedly_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
@@ -227,7 +227,7 @@ def test_a_file_that_kills_workers_again_and_again_is_named(
 
 
 @pytest.mark.slow
-def test_a_local_cluster_gives_the_same_bytes_and_says_nothing_of_its_own(
+def test_local_cluster_gives_the_same_bytes_and_prints_nothing(
     raw: Path, tmp_path: Path, calm: dict[str, bytes]
 ) -> None:
     command = job(raw, tmp_path / "out", "--workers", "2", "-q")
@@ -284,25 +284,25 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
     return WorkerCheck(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
 
 
-def test_a_worker_that_sees_and_runs_the_same_is_fit(check: WorkerCheck) -> None:
+def test_worker_with_the_same_software_and_folders_is_accepted(check: WorkerCheck) -> None:
     check_workers(OneWorker(), check)
 
 
 @pytest.mark.parametrize("name", ["mindspore-dataprep", "Pillow", "SQLite"])
-def test_a_worker_with_other_software_is_refused_by_name(check: WorkerCheck, name: str) -> None:
+def test_worker_with_other_software_is_refused_by_name(check: WorkerCheck, name: str) -> None:
     other = replace(check, software={**check.software, name: "0.0"})
     with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, this process has 0\.0; they must be"):
         check_workers(OneWorker(), other)
 
 
-def test_a_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp_path: Path) -> None:
+def test_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
         check_workers(OneWorker(), replace(check, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
         check_workers(OneWorker(), replace(check, token="of another machine"))
 
 
-def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(
+def test_worker_with_another_encoding_is_refused_for_non_ascii_paths(
     check: WorkerCheck, tmp_path: Path
 ) -> None:
     check_workers(OneWorker(), replace(check, encoding="gbk"))
@@ -310,7 +310,7 @@ def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(
         check_workers(OneWorker(), replace(check, encoding="gbk", attempts=tmp_path / "数据"))
 
 
-def test_a_worker_whose_probe_is_not_seen_here_is_refused(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_whose_probe_is_not_visible_is_refused(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     written = probe(check)
     (check.attempts / written).unlink()
     monkeypatch.setattr(engine, "probe", lambda check: written)
@@ -318,7 +318,7 @@ def test_a_worker_whose_probe_is_not_seen_here_is_refused(check: WorkerCheck, mo
         check_workers(OneWorker(), check)
 
 
-def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
+def test_worker_that_cannot_write_or_import_the_program_is_refused(
     check: WorkerCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, message in (
@@ -335,7 +335,7 @@ def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
             check_workers(OneWorker(), check)
 
 
-def test_a_worker_that_joined_late_looks_when_its_first_task_comes(check: WorkerCheck) -> None:
+def test_late_worker_is_checked_at_its_first_task(check: WorkerCheck) -> None:
     assert engine.on_worker(check, len, "four") == 4
     with pytest.raises(Unfit, match=r"the Dask worker \d+ on .* has Pillow"):
         engine.on_worker(replace(check, software={"Pillow": "0.0"}, token="late"), len, "four")
@@ -349,7 +349,7 @@ def test_a_worker_that_joined_late_looks_when_its_first_task_comes(check: Worker
         ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address"),
     ],
 )
-def test_a_scheduler_that_is_not_there_is_said(
+def test_scheduler_that_is_not_there_is_reported(
     raw: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -363,7 +363,7 @@ def test_a_scheduler_that_is_not_there_is_said(
     assert raised.type is error
 
 
-def test_a_missing_package_is_said_with_its_name(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(DataprepError, match="needs the package distributed: pip install distributed"):
         shard(raw, tmp_path / "out", engine="dask")
@@ -378,6 +378,6 @@ def test_a_missing_package_is_said_with_its_name(raw: Path, tmp_path: Path, monk
         (["--engine", "dask", "--dask-address", "tcp://here:1", "--dask-scheduler-file", "x.json"], "not both"),
     ],
 )
-def test_options_that_do_not_go_together_are_wrong_usage(raw: Path, tmp_path: Path, options: Any, message: str) -> None:
+def test_conflicting_options_are_wrong_usage(raw: Path, tmp_path: Path, options: Any, message: str) -> None:
     done = CliRunner().invoke(main, ["shard", str(raw), str(tmp_path / "out"), *options])
     assert (done.exit_code, message in done.stderr) == (2, True)
