@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dataprep.build.absence import TRANSIENT, Presence
 from dataprep.build.decode_check.dispatch import (
@@ -163,7 +164,7 @@ def _results(
             with deferred() if pool.killable else nullcontext():
                 while len(building) + len(checking) < 2 * pool.workers() + 1 and (task := next(tasks, None)):
                     building[pool.executor.submit(build_shard, task)] = task.shard
-                waiting: list[Future[Receipt] | Future[DecodeResult]] = [*building, *checking]
+                waiting: list[Future[Any]] = [*building, *checking]
                 if not waiting:
                     return
                 done = wait(waiting, POLL_S, FIRST_COMPLETED).done
