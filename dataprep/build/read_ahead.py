@@ -61,7 +61,9 @@ def _has_space(ahead: "deque[Wanted]") -> bool:
     return len(ahead) < READ_AHEAD_FILES and sum(wanted.item.size for wanted in ahead) < READ_AHEAD_BYTES
 
 
-def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[bytes | BaseException]]":
+def _start(
+    pending: Iterable[Wanted],
+) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[bytes | BaseException]]":
     asked: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
     answers: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
     for wanted in pending:

@@ -240,9 +240,7 @@ def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions)
         warnings.append("SOURCE has its splits as folders, so --val and --test have no effect")
     (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
     if empty and options.num_shards:
-        warnings.append(
-            f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is too large"
-        )
+        warnings.append(f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is too large")
     return warnings
 
 

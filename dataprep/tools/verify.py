@@ -26,7 +26,7 @@ from schemas.process.temporary_folder import temporary_folder_problem
 from schemas.storage.files import listing
 
 DECODE_DEADLINE_S = 60.0
-ROWS_NAMED = 5  # in a sentence; Findings.damaged names all
+ROWS_NAMED = 5  # in a sentence; Verdict.damaged names all
 TELL_EVERY_ROWS = 500
 VERIFIED = "rows verified"
 
@@ -46,7 +46,7 @@ class DamagedRow:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Verdict:
     """What was checked, whether every byte was read for it, and every problem that was found, in words. `damaged` lists
     the damaged rows by shard, as far as they are known.
     """
@@ -60,7 +60,7 @@ class Findings:
     damaged: dict[str, list[DamagedRow]] = field(default_factory=dict)
 
 
-def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Findings:
+def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Verdict:
     """Check the files of a sealed set against its manifest; raises ContractError when there is no sound manifest.
 
     Always: every file is there with its size, the index digests and row counts hold, nothing else claims to be
@@ -85,7 +85,7 @@ def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = s
         problems += _decode_problems(folder, dataset)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Findings(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
+    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:

@@ -97,13 +97,15 @@ def test_the_file_matches_the_format_page(sealed: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_image, damage_label])
-def test_copy_without_work_folder_names_its_damaged_row(copied: Path, tmp_path: Path, damage: Callable[[Path], str]) -> None:
+def test_copy_without_work_folder_names_its_damaged_row(
+    copied: Path, tmp_path: Path, damage: Callable[[Path], str]
+) -> None:
     before = keys(copied)
     key = damage(copied)
-    findings = verify(copied)
-    (row,) = findings.damaged[SHARD]
+    verdict = verify(copied)
+    (row,) = verdict.damaged[SHARD]
     assert row.key == key
-    assert f"damaged: row {row.row} ('{key}')" in findings.problems[0]
+    assert f"damaged: row {row.row} ('{key}')" in verdict.problems[0]
     saved = salvage(copied, tmp_path / "saved")
     assert (saved.lost, saved.unchecked, saved.unknown) == ({"train": 1, "val": 0}, {"train": 0, "val": 0}, [])
     assert sorted([*keys(tmp_path / "saved"), key]) == sorted(before)
@@ -212,13 +214,13 @@ def test_a_set_that_was_sealed_without_digests_is_checked_and_salvaged(
         shutil.rmtree(sealed / ".work")
     assert (verify(sealed).problems, repair(sealed).done) == ([], [])
     key = damage_image(sealed)
-    findings = verify(sealed)
+    verdict = verify(sealed)
     saved = salvage(sealed, tmp_path / "saved")
     if with_work:
-        assert [row.key for row in findings.damaged[SHARD]] == [key]
+        assert [row.key for row in verdict.damaged[SHARD]] == [key]
         assert (saved.lost["train"], saved.unknown) == (1, [])
     else:
-        assert "the set was sealed without row_digests.bin" in findings.problems[0]
+        assert "the set was sealed without row_digests.bin" in verdict.problems[0]
         assert saved.unchecked["train"] > 0
     assert verify(tmp_path / "saved").problems == []
 
@@ -295,9 +297,7 @@ def test_salvage_without_the_lists_passes_its_own_check(
     assert any(f"the names of {unnamed} rejected files" in what for what in saved.unknown) == bool(unnamed)
 
 
-def test_verify_and_salvage_report_progress(
-    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_and_salvage_report_progress(sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "TELL_EVERY_ROWS", 1)
     monkeypatch.setattr(salvage_module, "TELL_EVERY_ROWS", 1)
     damage_image(sealed)

@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.build.decode_check import child_process
 from dataprep.build.decode_check.child_process import DecoderChild, is_out_of_memory
-from dataprep.build.decode_check.supervisor import DecodeChecker, ShardFiles, Findings
+from dataprep.build.decode_check.supervisor import DecodeChecker, Findings, ShardFiles
 from dataprep.errors import DataprepError, TryLater
 from schemas.record import load_schema
 from tests.dataprep.conftest import Files, digests, picture, shard

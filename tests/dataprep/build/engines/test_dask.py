@@ -302,9 +302,7 @@ def test_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp
         check_workers(OneWorker(), replace(check, token="of another machine"))
 
 
-def test_worker_with_another_encoding_is_refused_for_non_ascii_paths(
-    check: WorkerCheck, tmp_path: Path
-) -> None:
+def test_worker_with_another_encoding_is_refused_for_non_ascii_paths(check: WorkerCheck, tmp_path: Path) -> None:
     check_workers(OneWorker(), replace(check, encoding="gbk"))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode file names as gbk: start it with"):
         check_workers(OneWorker(), replace(check, encoding="gbk", attempts=tmp_path / "数据"))
