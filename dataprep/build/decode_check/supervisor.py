@@ -195,7 +195,7 @@ class DecodeChecker:
 
     def _note(self, answer: Answer, findings: Findings) -> None:
         """Add an answer to the findings; raise OutOfMemory for an error that does not concern the image."""
-        error: str = answer.get("failed", "" if "complaint" in answer else answer.get("detail", ""))
+        error = str(answer.get("failed", "" if "complaint" in answer else answer.get("detail", "")))
         if is_out_of_memory(error):
             self._replace()
             raise OutOfMemory(error)
