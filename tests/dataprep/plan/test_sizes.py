@@ -52,15 +52,15 @@ def test_a_small_set_still_gets_several_shards() -> None:
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 9))
 def test_shards_are_runs_of_about_equal_bytes(shard_bytes: list[int], count: int) -> None:
-    total, before, numbers = sum(sizes), 0, []
-    for size in sizes:
+    total, before, numbers = sum(shard_bytes), 0, []
+    for size in shard_bytes:
         numbers.append(max(n for n in range(count) if sizes.shard_begin(n, total, count) <= before))
         before += size
     assert numbers == sorted(numbers)
     assert set(numbers) <= set(range(count))
     for number in set(numbers):
-        held = sum(size for size, shard in zip(sizes, numbers, strict=True) if shard == number)
-        assert held <= total / count + max(sizes)
+        bytes_held = sum(size for size, shard in zip(shard_bytes, numbers, strict=True) if shard == number)
+        assert bytes_held <= total / count + max(shard_bytes)
 
 
 @given(st.integers(1, 1 << 33), st.integers(1, 100 << 20), st.integers(1, 10_000))
