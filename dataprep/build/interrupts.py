@@ -1,7 +1,7 @@
-"""Signals that end a job, raised where that is safe.
+"""Raise signals that end a job only where it is safe.
 
-Python runs a handler between any two steps of the main thread. An exception raised inside concurrent.futures can leave
-one of its locks taken, and then the pool's own thread and the end of the process wait for ever (met on Python 3.11).
+Python runs a signal handler between any two bytecodes of the main thread. An exception inside concurrent.futures can
+leave a lock held, and then the process hangs at its end (seen on Python 3.11).
 """
 
 import signal
@@ -13,7 +13,7 @@ from schemas.process.stop_signals import stop_signals
 
 
 class Interrupted(BaseException):
-    """A signal other than Ctrl-C: a scheduler wants the job to end."""
+    """A signal other than Ctrl-C asks the job to end."""
 
 
 _deferring = 0
@@ -21,14 +21,14 @@ _pending: BaseException | None = None
 
 
 def raise_on_signals() -> None:
-    """Have KeyboardInterrupt raised for SIGINT, and Interrupted for every other signal that ends a job."""
+    """Raise KeyboardInterrupt on SIGINT and Interrupted on every other signal that ends a job."""
     for number in stop_signals():
         signal.signal(number, _handle)
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Inside, signals are noted; the first of them is raised at the end. For steps that take a second at most."""
+    """Delay signals; raise the first one at the end. For blocks of at most a second."""
     global _deferring, _pending
     _deferring += 1
     try:
@@ -36,8 +36,8 @@ def deferred() -> Iterator[None]:
     finally:
         _deferring -= 1
         if _pending is not None and not _deferring:
-            noted, _pending = _pending, None
-            _raise(noted)
+            error, _pending = _pending, None
+            _raise(error)
 
 
 def _handle(number: int, _frame: object) -> None:

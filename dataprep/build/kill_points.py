@@ -1,4 +1,4 @@
-"""Steps at which a test may have the job killed, so that "killed anywhere" is driven by place and not by time."""
+"""Steps at which a test can kill the job, so that tests of crash safety do not depend on time."""
 
 import os
 import signal
@@ -19,11 +19,11 @@ STEPS = (
     "seal.duplicates",
     "seal.manifest",
 )
-# Steps of a new set or plan into the place of an old one, see swap.py.
+# Steps that replace a dataset or plan by a new one, see swap.py.
 SWAP_STEPS = ("swap.journal", "swap.removed", "swap.moved", "swap.files", "swap.manifest", "swap.cleaned")
 
 
 def kill_point(step: str) -> None:
-    """Say that the job has come to `step`; the process is killed there when DATAPREP_KILL_AT names it."""
+    """Kill this process if DATAPREP_KILL_AT is `step`."""
     if os.environ.get("DATAPREP_KILL_AT") == step:
         os.kill(os.getpid(), signal.SIGKILL)

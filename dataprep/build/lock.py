@@ -1,4 +1,4 @@
-"""One job at a time in a folder, on one machine and, as far as it shares a clock, on a shared file system."""
+"""Lock file: one job at a time per folder, also between machines with a shared file system and similar clocks."""
 
 import fcntl
 import json
@@ -6,22 +6,23 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from dataprep.errors import DataprepError, TryLater
 
 BEAT_S = 15.0
-# A holder on another machine that has not touched its lock for so long is taken for dead.
+# A holder on another machine counts as dead if its lock file is older than this.
 STALE_S = 300.0
 
 
 class Lock:
-    """A lock file with the holder's host and process in it. Raises TryLater on entry when another job holds it.
+    """A lock file with the host and process of its holder. Raises TryLater on entry if another job holds it.
 
-    The kernel drops the lock of a process that ends, however it ends, so a killed or rebooted holder is in nobody's
-    way. Some shared file systems keep such locks to one machine: there the holder's name and the file's age decide.
+    The kernel releases the lock when the process ends, even by a kill. On shared file systems where such locks are
+    local to one machine, the holder's host and the age of the file decide.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +42,7 @@ class Lock:
             file.close()
             raise _held(self._path, holder) from None
         except OSError:
-            pass  # a file system without locks: the age of the file decides alone
+            pass  # a file system without locks: only the age of the file decides
         if (
             holder
             and holder.get("host") != socket.gethostname()
@@ -57,7 +58,7 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         self._released.set()
         if self._file:
-            # The kernel drops the lock whatever the disk says; the name in the file is only for other machines.
+            # Closing releases the lock even if the disk fails; the file's content is only for other machines.
             with suppress(OSError):
                 _write(self._file, {})
             with suppress(OSError):
@@ -65,12 +66,12 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(BEAT_S):
-            with suppress(OSError):  # the disk is away for a moment; the next beat may be heard
+            with suppress(OSError):  # the disk may be back at the next beat
                 os.utime(self._path)
 
 
 def running_holder(path: Path) -> str | None:
-    """Who seems to hold the lock file at `path`, without touching the lock; None when no one does."""
+    """Return the apparent holder of the lock file at `path`, None if there is none. Does not take the lock."""
     try:
         with path.open() as file:
             holder = _read(file)
@@ -83,16 +84,16 @@ def running_holder(path: Path) -> str | None:
     return _name(holder) if (Path(f"/proc/{holder['pid']}").exists() if here else age_s < STALE_S) else None
 
 
-def _name(holder: dict[str, Any]) -> str:
+def _name(holder: Mapping[str, object]) -> str:
     return f"process {holder['pid']} on {holder['host']}"
 
 
-def _held(path: Path, holder: dict[str, Any]) -> TryLater:
-    who = _name(holder) if holder else "another job"
-    return TryLater(f"{path.parent.parent} is being written by {who}; wait for it to end, or stop it")
+def _held(path: Path, holder: Mapping[str, object]) -> TryLater:
+    job = _name(holder) if holder else "another job"
+    return TryLater(f"{path.parent.parent} is being written by {job}; wait for it to end, or stop it")
 
 
-def _read(file: IO[str]) -> dict[str, Any]:
+def _read(file: IO[str]) -> dict[str, object]:
     file.seek(0)
     try:
         holder = json.loads(file.read(4096) or "{}")
@@ -101,7 +102,7 @@ def _read(file: IO[str]) -> dict[str, Any]:
     return holder if isinstance(holder, dict) and {"pid", "host"} <= set(holder) else {}
 
 
-def _write(file: IO[str], holder: dict[str, Any]) -> None:
+def _write(file: IO[str], holder: Mapping[str, object]) -> None:
     file.truncate(0)
     file.write(json.dumps(holder) + "\n" if holder else "")
     file.flush()

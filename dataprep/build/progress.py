@@ -1,4 +1,4 @@
-"""Who hears how far a job is."""
+"""Protocol for progress reports of a job."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,22 +8,22 @@ from dataprep.plan.store import Plan, PlannedShard
 
 
 class Progress(Protocol):
-    """Follows a job; the terminal belongs to the caller."""
+    """Receives progress. The build itself never prints."""
 
     def scanning(self, found: int) -> None:
-        """So many files have been found."""
+        """Report the number of files found so far."""
 
     def planned(self, plan: Plan, missing: Mapping[PlannedShard, str]) -> None:
-        """The shards to build are known, and why each is; called again when some must be built again."""
+        """Report the shards to build and the reason of each; called again before each rebuild."""
 
     def under_way(self, items: int) -> None:
-        """So many files are dealt with in shards that are not in place yet; called about twice a second."""
+        """Report the number of files processed in unfinished shards; called about twice per second."""
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
-        """A shard is in place."""
+        """Report a committed shard."""
 
     def moved(self, before: str, now: str) -> None:
-        """The files are read from the path `now`; those at `before`, which was planned from, were the same."""
+        """Report that SOURCE moved from `before` to `now` with the same files."""
 
     def fallback(self, what: str) -> None:
-        """Another engine works than the one that was asked for; may be called again with the same sentence."""
+        """Report that another engine than the requested one is in effect; may repeat the same message."""

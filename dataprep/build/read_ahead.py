@@ -1,4 +1,4 @@
-"""Reads a planned file, and never waits for one: not for a FIFO, and not for a mount that has stalled."""
+"""Read planned files ahead, without blocking on a FIFO or a stalled mount."""
 
 import os
 import queue
@@ -6,7 +6,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dataprep.items import size_and_time
 from dataprep.plan.store import PlannedItem
@@ -18,7 +18,7 @@ READ_AHEAD_BYTES = 16 << 20
 
 
 class Wanted(NamedTuple):
-    """A file to read: where it is, what was planned, and how many bytes it may have."""
+    """A file to read: its path, its planned item, and the limit of its size in bytes."""
 
     path: str | bytes
     item: PlannedItem
@@ -28,24 +28,24 @@ class Wanted(NamedTuple):
 def read_ahead(
     wanted: Iterable[Wanted], deadline_s: float
 ) -> Generator[tuple[PlannedItem, bytes | Refusal], None, None]:
-    """The bytes of each file, in order, or why it is refused: it is no longer the regular file that was planned.
+    """Yield each item with its bytes, or with a Refusal if it is not the regular file that was planned; in order.
 
-    Files are read in a thread, ahead of the one at work: so a disk's or a network's delay costs nothing while images
-    are decoded, and a file that does not answer costs its deadline and not the job. At most READ_AHEAD_BYTES are read
-    ahead, beside one file. The thread that waits for a stalled file is left behind.
+    A thread reads ahead while images are decoded, which hides the latency of a disk or network. A file that takes
+    longer than `deadline_s` seconds is rejected and its thread abandoned. At most READ_AHEAD_BYTES are read ahead, not
+    counting one file.
     """
     source = iter(wanted)
     ahead: deque[Wanted] = deque()
     asked, answers = _start(ahead)
     try:
         while True:
-            while _room(ahead) and (following := next(source, None)):
+            while _has_space(ahead) and (following := next(source, None)):
                 ahead.append(following)
                 asked.put(following)
             if not ahead:
                 return
             try:
-                result = answers.get(timeout=deadline_s)
+                result: bytes | BaseException = answers.get(timeout=deadline_s)
             except queue.Empty:
                 result = Refusal("stalled", f"it could not be read within {deadline_s:g} s")
                 asked.put(None)
@@ -57,13 +57,15 @@ def read_ahead(
         asked.put(None)
 
 
-def _room(ahead: "deque[Wanted]") -> bool:
+def _has_space(ahead: "deque[Wanted]") -> bool:
     return len(ahead) < READ_AHEAD_FILES and sum(wanted.item.size for wanted in ahead) < READ_AHEAD_BYTES
 
 
-def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[Any]]":
+def _start(
+    pending: Iterable[Wanted],
+) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[bytes | BaseException]]":
     asked: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
     for wanted in pending:
         asked.put(wanted)
     demand_threads(1)
@@ -71,7 +73,7 @@ def _start(pending: Iterable[Wanted]) -> "tuple[queue.SimpleQueue[Wanted | None]
     return asked, answers
 
 
-def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[Any]") -> None:
+def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[bytes | BaseException]") -> None:
     while wanted := asked.get():
         try:
             answers.put(read_item(wanted.path, wanted.item, wanted.max_bytes))
@@ -80,25 +82,25 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
 
 
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
-    """The bytes of a planned file; raises Refusal when it is not the regular file that was planned, or too large."""
+    """Return the bytes of a planned file; raise Refusal if it is too large, or not the planned regular file."""
     if item.size > max_bytes:
         raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:
-        # Without O_NONBLOCK a FIFO that took the file's place would block for ever.
+        # Without O_NONBLOCK, opening a FIFO would block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Refusal("vanished", "it was there when the job was planned") from None
+        raise Refusal("vanished", "it existed when the job was planned") from None
     except PermissionError:
         raise Refusal("permission_denied", "this user may not read it") from None
     except OSError as error:
         raise _unreadable(error) from None
     try:
         with open(descriptor, "rb", buffering=0) as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise Refusal("not_a_regular_file", "it was a file when the job was planned")
-            if size_and_time(found) != (item.size, item.mtime_ns):
-                raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {found.st_size}")
+            if size_and_time(status) != (item.size, item.mtime_ns):
+                raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {status.st_size}")
             data = file.readall()
     except OSError as error:
         raise _unreadable(error) from None
@@ -108,5 +110,5 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
 
 
 def _unreadable(error: OSError) -> Exception:
-    """The reason, unless it is the machine that lacks memory."""
+    """Return a Refusal, or MemoryError if the machine is short of memory."""
     return MemoryError(error.strerror) if is_shortage(error) else Refusal("unreadable", error.strerror or str(error))

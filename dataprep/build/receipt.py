@@ -1,12 +1,12 @@
-"""What a worker is given and what it gives back."""
+"""Task and Receipt: input and output of a worker, and the notes it writes per row."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dataprep.items import Reject
 from dataprep.mindrecord.format import Geometry
@@ -15,15 +15,15 @@ from schemas.dataset import ROW_DIGEST_BYTES, Shard
 from schemas.images.policy import Policy
 from schemas.record import RecordSchema
 
-ROWS = "rows.jsonl"  # a NotedRow a line, in an attempt folder and later beside the receipt
-# How far a worker is: a JSON list of the key at hand and the files done, and behind it what is left of longer ones.
+ROWS = "rows.jsonl"  # one NotedRow per line, in an attempt folder and later beside the receipt
+# First line: JSON list of the current key and the number of files done. The rest is left over from longer lines.
 CURRENT = "current"
-LATE = "late"  # not empty when the worker was ended because the key at hand took too long to decode
+LATE = "late"  # not empty if the worker was killed because the current image took too long to decode
 
 
 class NotedRow(NamedTuple):
-    """What was noted of a row while it was written: sides in pixels; digests of the file, its pixels, the image, and
-    of the stored row, see row_digest. Notes of earlier versions have none of the row.
+    """Notes about a written row: image size in pixels; digests of the source file, its pixels, the stored image and the
+    stored row (see row_digest; empty in notes of earlier versions).
     """
 
     key: str
@@ -37,19 +37,17 @@ class NotedRow(NamedTuple):
 
 
 def blob_digest(data: bytes) -> str:
-    """The digest that NotedRow holds: 16 bytes of SHA-256, for which processors have instructions (measured here: 2.3
-    times as fast as BLAKE2b).
-    """
+    """Return 16 bytes of SHA-256 in hex: with processor support it is 2.3 times as fast as BLAKE2b."""
     return sha256(data).hexdigest()[:32]
 
 
 def row_digest(blob: str, raw: bytes) -> bytes:
-    """The digest of a stored row, from the digest of its blob part, see blob_digest, and its raw part."""
+    """Return the digest of a stored row, from the blob_digest of its blob part and its raw part."""
     return sha256(bytes.fromhex(blob) + raw).digest()[:ROW_DIGEST_BYTES]
 
 
 def noted_rows(path: Path) -> Iterator[NotedRow]:
-    """The rows that a ROWS file notes."""
+    """Yield the entries of a ROWS file."""
     with path.open("rb") as file:
         for line in file:
             yield NotedRow(*json.loads(line))
@@ -60,12 +58,11 @@ Excluded = dict[str, tuple[str, str]]  # key -> reason, detail
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to build: picklable, and enough for a worker anywhere that sees the same folders.
+    """One shard to build: picklable, and complete for a worker on any machine that sees the same folders.
 
-    `attempts` is the folder in which the worker makes a folder of its own. `names` is the split's whole set.
-    `excluded` are files found at fault after an earlier build, `mended` the size and time of files that were changed
-    on purpose since the plan was made. `decoded_later` says that the shard's images will be decoded to prove it,
-    `killable` that the process may be ended over an image that takes too long to decode.
+    The worker makes its folder in `attempts`. `names` are all shards of the split. `excluded` are files rejected after
+    an earlier build; `fixed` gives size and time of files that the user changed since the plan was made. Images are
+    `decoded_later` if a decode check follows. `killable` allows ending the process at the decode deadline.
     """
 
     shard: PlannedShard
@@ -79,7 +76,7 @@ class Task:
     policy: Policy
     deadline_s: float
     excluded: Excluded = field(default_factory=dict)
-    mended: dict[str, tuple[int, int]] = field(default_factory=dict)
+    fixed: dict[str, tuple[int, int]] = field(default_factory=dict)
     decoded_later: bool = False
     killable: bool = True
 
@@ -92,8 +89,8 @@ class Moments:
     mean: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     square: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
-    def add(self, images: int, mean: Any, square: Any) -> None:
-        """Add the sums over `images` more images."""
+    def add(self, images: int, mean: Iterable[float], square: Iterable[float]) -> None:
+        """Add the sums of `images` more images."""
         self.images += images
         self.mean = [a + b for a, b in zip(self.mean, mean, strict=True)]
         self.square = [a + b for a, b in zip(self.square, square, strict=True)]
@@ -101,13 +98,11 @@ class Moments:
 
 @dataclass
 class Receipt:
-    """Proof that a shard was built: its files' digests, what was rejected, and what was changed on the way.
+    """Record of a built shard: digests of its files, rejected files, changes to images.
 
-    `warnings` counts written images by what is odd about them.
-
-    `excluded` are the keys that were left out as found at fault before. `seconds` says what the worker's time went
-    into: read, decode, encode, write; `all` is the whole. `attempt` is the folder where the files wait
-    to be moved into place; it is not kept.
+    `warnings` counts written images per warning. `excluded` are the keys in Task.excluded. `seconds` is the worker's
+    time per stage: read, decode, encode, write; `all` is the total. `attempt` is the folder with the files before the
+    commit; it is not saved.
     """
 
     shard: Shard
@@ -123,7 +118,7 @@ class Receipt:
     attempt: Path | None = None
 
     def to_json(self) -> bytes:
-        """The receipt as it is kept."""
+        """Return the receipt as JSON, without `attempt`."""
         value = {
             "shard": vars(self.shard),
             "split": self.split,
@@ -140,7 +135,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: bytes) -> "Receipt":
-        """Read a kept receipt; raises ValueError, KeyError or TypeError when it is not one."""
+        """Read a receipt; raise ValueError, KeyError or TypeError if it is damaged."""
         value = json.loads(data)
         return cls(
             shard=Shard(**value["shard"]),

@@ -1,6 +1,6 @@
-"""Digests of single rows: gathered from what workers noted, and read back from the sealed file.
+"""Digests of single rows: collected from the notes of workers, and read back from the sealed file.
 
-The sha256 of a shard says that it is damaged; these say which of its rows are.
+The sha256 of a shard shows that it is damaged; the row digests show which rows are.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from schemas.storage.regular_file import open_regular
 
 
 def stored_digest(stored: Stored) -> bytes:
-    """The digest of a row as it lies in a shard."""
+    """Return the digest of a stored row."""
     blob, raw = stored
     return row_digest(blob_digest(blob), raw)
 
 
 def built_digests(plan: Plan, work: Workdir) -> Iterator[bytes]:
-    """The digests of all rows of a job whose shards are built, in the order of splits, shards and rows."""
+    """Yield the digests of all rows of a built job, in the order of splits, shards and rows."""
     receipts = work.receipts()
     for planned in plan.shards:
         for noted in noted_rows(work.rows(planned.name)):
-            if not noted.row:  # the notes of an earlier version of this program
+            if not noted.row:  # notes of an earlier version
                 yield from _read_digests(work, receipts[planned.name].shard)
                 break
             yield bytes.fromhex(noted.row)
@@ -38,14 +38,14 @@ def _read_digests(work: Workdir, shard: Shard) -> Iterator[bytes]:
     path = work.file(shard.name)
     if file_sha256(path) != shard.sha256:
         raise DataprepError(
-            f"{path} is damaged (its sha256 differs), and its job noted no digests of rows; shard again into another "
+            f"{path} is damaged (its sha256 differs), and its job recorded no row digests; shard again into another "
             "folder"
         )
     yield from digests_of(path)
 
 
 def digests_of(path: Path) -> Iterator[bytes]:
-    """The digest of each row of a sound shard, from its data. Raises ContractError."""
+    """Yield the digest of each row of an intact shard, from its data; raise ContractError if a row cannot be read."""
     with ShardReader(path) as reader:
         for number, stored in reader.stored():
             if stored is None:
@@ -54,24 +54,24 @@ def digests_of(path: Path) -> Iterator[bytes]:
 
 
 class SealedDigests:
-    """The file of row digests of a sealed set, at `path`. Without `full` only its size is looked at.
+    """The file of row digests of a sealed dataset, at `path`. Without `full` only its size is checked.
 
-    `problem` says what is wrong with it; None where it is what was sealed, or where the set was sealed without one.
+    `problem` describes how it differs from the sealed file; None if it is equal, or if none was sealed.
     """
 
     def __init__(self, path: Path, dataset: Dataset, full: bool = True) -> None:
         self.path = path
         self.sealed = dataset.row_digests is not None
         self.problem = self._find_problem(dataset, full)
-        starts, row = {}, 0
+        first_rows, row = {}, 0
         for shard in dataset.shards:
-            starts[shard.name] = row
+            first_rows[shard.name] = row
             row += shard.rows
-        self._starts = starts
+        self._first_rows = first_rows
 
     @property
     def unknown(self) -> str:
-        """Why the digest of a row is not known."""
+        """The reason why row digests are unknown."""
         return f"{self.problem or f'the set was sealed without {ROW_DIGESTS}'}, and this copy has no notes in .work"
 
     def _find_problem(self, dataset: Dataset, full: bool) -> str | None:
@@ -90,15 +90,15 @@ class SealedDigests:
         return None
 
     def of(self, shard: Shard) -> Iterator[bytes | None]:
-        """The digest of each row of `shard` as it was sealed; None for each where the file is not sound."""
+        """Yield the sealed digest of each row of `shard`; None for each if the file is missing or damaged."""
         if not self.sealed or self.problem:
             yield from (None for _ in range(shard.rows))
             return
         yield from self.unchecked(shard)
 
     def unchecked(self, shard: Shard) -> Iterator[bytes]:
-        """What the file holds for the rows of `shard`, sound or not."""
+        """Yield the digests in the file for the rows of `shard`, without checking the file."""
         with open_regular(self.path) as file:
-            file.seek(self._starts[shard.name] * ROW_DIGEST_BYTES)
+            file.seek(self._first_rows[shard.name] * ROW_DIGEST_BYTES)
             for _ in range(shard.rows):
                 yield file.read(ROW_DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Builds, proves and commits the shards of a plan that have no receipt yet, until none is missing."""
+"""Build, check and commit the shards of a plan that have no receipt, until none is missing."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep.build.absence import TRANSIENT, Presence
-from dataprep.build.decode_check.dispatch import Proof, Prove, ProveOptions, proving_here, proving_there, unproved
+from dataprep.build.decode_check.dispatch import (
+    DecodeCheck,
+    DecodeCheckOptions,
+    DecodeResult,
+    distributed_decode_check,
+    local_decode_check,
+    no_decode_check,
+)
 from dataprep.build.decode_check.supervisor import Fault
 from dataprep.build.engines import ENGINES
 from dataprep.build.engines.local import TaskKilled, WorkerPool
@@ -28,15 +35,15 @@ from schemas.process.host import host_cores, usable_cores, usable_memory
 from schemas.process.memory import MemoryShortage
 from schemas.record import load_schema
 
-# A shard on which so many workers have died in a row is not tried again.
+# The job ends after this many consecutive worker deaths on one shard.
 MAX_DEATHS = 2
-# An image on which so many fresh workers have spent the deadline is rejected.
+# An image is rejected after this many workers exceeded the decode deadline on it.
 MAX_TIMEOUTS = 2
-LOOK_S = 0.5  # between two looks at how far the workers are
+POLL_S = 0.5  # interval of progress updates
 
 
 class WorkerDied(Exception):
-    """A worker process was killed; the shards that were being built then."""
+    """A worker process was killed. `shards` were being built at that moment."""
 
     def __init__(self, shards: list[str]) -> None:
         super().__init__(shards)
@@ -45,9 +52,9 @@ class WorkerDied(Exception):
 
 @dataclass
 class Built:
-    """Which shards were built, and the seconds of all workers by what they went into, see Receipt; `prove` is the
-    time that the proof took, wherever it ran. A shard that was built twice counts once. `not_copied` are refused files
-    that could not be copied to --quarantine.
+    """Names of the shards that were built, and worker seconds per stage (see Receipt; `prove` is the decode check).
+
+    A shard that was built twice counts once. `not_copied` are rejected files that could not be copied to --quarantine.
     """
 
     names: set[str] = field(default_factory=set)
@@ -56,21 +63,21 @@ class Built:
 
     @property
     def shards(self) -> int:
-        """How many shards were built."""
+        """Number of shards that were built."""
         return len(self.names)
 
-    def add(self, receipt: Receipt, proof: Proof) -> None:
-        """Count one more."""
+    def add(self, receipt: Receipt, checked: DecodeResult) -> None:
+        """Count a committed shard."""
         self.names.add(receipt.shard.name)
         self.seconds.update(receipt.seconds)
-        self.seconds["prove"] += proof.seconds  # type: ignore[assignment]  # a Counter of floats
+        self.seconds["prove"] += checked.seconds  # type: ignore[assignment]  # a Counter of floats
 
     def __add__(self, other: "Built") -> "Built":
         return Built(self.names | other.names, self.seconds + other.seconds)
 
 
 def worker_count(plan: Plan, options: ShardOptions) -> int:
-    """Worker processes: as asked, else as many as the cores and the memory that this process may use can feed."""
+    """Return --workers, or as many worker processes as the usable cores and memory allow."""
     if options.workers:
         return options.workers
     return fitting_workers(usable_cores(), usable_memory(), plan.largest_bytes, options.prove != "off")
@@ -79,23 +86,24 @@ def worker_count(plan: Plan, options: ShardOptions) -> int:
 def build_missing(
     plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, presence: Presence | None = None
 ) -> Built:
-    """Build every shard that has no receipt. Raises DataprepError where that cannot be done, and TryLater, with
-    nothing noted, when files vanish and `presence` says that SOURCE is away.
+    """Build every shard that has no receipt.
+
+    Raise DataprepError if that is impossible, and TryLater if files vanish because SOURCE is unavailable (`presence`).
     """
     built = Built()
     deaths: Counter[str] = Counter()
     while missing := missing_shards(plan, work):
-        # A shard whose worker died is built alone, so that the next death says whose fault it is.
+        # Build a shard whose worker died alone, so that the next death identifies the shard.
         alone = [shard for shard in missing if deaths[shard.name]][:1]
         progress.planned(plan, causes(plan, work, missing, deaths))
         try:
             _build(plan, work, options, progress, alone or missing, built, presence)
         except PagesTooSmall as error:
-            # Pages only ever grow, so the size that all rows fit is the same whichever shard asks first.
-            work.keep("pages", {error.split: error.page_size})
+            # Page sizes only grow, so the result does not depend on which shard is built first.
+            work.add_notes("pages", {error.split: error.page_size})
         except WorkerDied as error:
-            blameless = [name for name in error.shards if not _exclude_slow(name, options, work, deaths)]
-            _count_deaths(blameless, deaths, work)
+            unexplained = [name for name in error.shards if not _exclude_slow(name, options, work, deaths)]
+            _count_deaths(unexplained, deaths, work)
         except MemoryShortage as error:
             if [shard.name for shard in alone] == [error.shard]:
                 raise TryLater(_out_of_memory(error)) from None
@@ -109,68 +117,68 @@ def _build(
     plan: Plan, work: Workdir, options: ShardOptions, progress: Progress, shards: list[PlannedShard], built: Built,
     presence: Presence | None,
 ) -> None:  # fmt: skip
-    """Build these shards and count them in `built`. One found to hold faulty images is left for the next round."""
+    """Build `shards` and add them to `built`. A shard with undecodable images is left for the next round."""
     workers = min(worker_count(plan, options), len(shards))
     engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
-    with engine as crew, _proving(work, options, crew) as prove:
-        if crew.fallback:
-            progress.fallback(crew.fallback)
-            work.log("fallback", why=crew.fallback)
-        results = _results(crew, _tasks(plan, work, options, shards, crew.killable), prove, work, progress)
-        for receipt, proof, planned in results:
+    with engine as pool, _decode_check(work, options, pool) as decode_check:
+        if pool.fallback:
+            progress.fallback(pool.fallback)
+            work.log("fallback", why=pool.fallback)
+        results = _results(pool, make_tasks(plan, work, options, shards, pool.killable), decode_check, work, progress)
+        for receipt, checked, planned in results:
             kill_point("prove.done")
             missed = [reject.key for reject in receipt.rejects if reject.reason in TRANSIENT]
             if missed and presence:
                 presence.require(missed)
-            if proof.faults:
-                work.exclude(planned.name, _keys(receipt, proof.faults))
+            if checked.faults:
+                work.exclude(planned.name, _keys(receipt, checked.faults))
                 work.drop(receipt)
                 continue
-            receipt.warnings.update(proof.warnings)
+            receipt.warnings.update(checked.warnings)
             work.commit(receipt)
             progress.built(receipt, planned)
-            built.add(receipt, proof)
+            built.add(receipt, checked)
 
 
-def _proving(work: Workdir, options: ShardOptions, crew: WorkerPool) -> AbstractContextManager[Prove]:
+def _decode_check(work: Workdir, options: ShardOptions, pool: WorkerPool) -> AbstractContextManager[DecodeCheck]:
     if options.prove == "off":
-        return nullcontext(unproved)
-    # More threads than cores are an error in MindSpore. A worker that proves what it builds is one of many.
-    threads = 1 if crew.proves else min(crew.workers(), host_cores())
+        return nullcontext(no_decode_check)
+    # MindSpore rejects more threads than cores. If the workers run the check, each of them has a child.
+    threads = 1 if pool.checks_decoding else min(pool.workers(), host_cores())
     decode = "strip" if options.prove == "decode" else None
     keep = options.warnings == "keep"
-    manner = ProveOptions(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
-    return proving_there(manner, crew.executor) if crew.proves else proving_here(manner)
+    check = DecodeCheckOptions(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
+    return distributed_decode_check(check, pool.executor) if pool.checks_decoding else local_decode_check(check)
 
 
 def _results(
-    crew: WorkerPool, tasks: Iterator[Task], prove: Prove, work: Workdir, progress: Progress
-) -> Iterator[tuple[Receipt, Proof, PlannedShard]]:
-    """Shards as they are built and proved. A few are under way at a time; the next are built while one is proved."""
+    pool: WorkerPool, tasks: Iterator[Task], decode_check: DecodeCheck, work: Workdir, progress: Progress
+) -> Iterator[tuple[Receipt, DecodeResult, PlannedShard]]:
+    """Yield shards as they are built and checked. Shards are built while others are checked."""
     building: dict[Future[Receipt], PlannedShard] = {}
-    proving: dict[Future[Proof], tuple[Receipt, PlannedShard]] = {}
+    checking: dict[Future[DecodeResult], tuple[Receipt, PlannedShard]] = {}
     try:
         while True:
-            # A signal must not be raised while a lock of concurrent.futures is held. The serial engine has none, and
-            # builds a whole shard within submit.
-            with deferred() if crew.killable else nullcontext():
-                while len(building) + len(proving) < 2 * crew.workers() + 1 and (task := next(tasks, None)):
-                    building[crew.executor.submit(build_shard, task)] = task.shard
-                waiting: list[Future[Any]] = [*building, *proving]
+            # No signal may be raised while concurrent.futures holds a lock. The serial engine takes no lock, and its
+            # submit builds a whole shard.
+            with deferred() if pool.killable else nullcontext():
+                while len(building) + len(checking) < 2 * pool.workers() + 1 and (task := next(tasks, None)):
+                    building[pool.executor.submit(build_shard, task)] = task.shard
+                waiting: list[Future[Any]] = [*building, *checking]
                 if not waiting:
                     return
-                done = wait(waiting, LOOK_S, FIRST_COMPLETED).done
+                done = wait(waiting, POLL_S, FIRST_COMPLETED).done
             at_work = work.under_way({planned.name for planned in building.values()})
-            progress.under_way(at_work + sum(planned.items for _, planned in proving.values()))
+            progress.under_way(at_work + sum(planned.items for _, planned in checking.values()))
             with deferred():
                 for future in done & building.keys():
                     planned = building[future]
                     receipt = future.result()
                     del building[future]
-                    proving[prove(receipt)] = receipt, planned
-                proofs = [(*proving.pop(future), future.result()) for future in done & proving.keys()]
-            for receipt, planned, proof in proofs:
-                yield receipt, proof, planned
+                    checking[decode_check(receipt)] = receipt, planned
+                results = [(*checking.pop(future), future.result()) for future in done & checking.keys()]
+            for receipt, planned, result in results:
+                yield receipt, result, planned
     except TaskKilled:
         raise WorkerDied([planned.name]) from None
     except BrokenExecutor:
@@ -178,8 +186,8 @@ def _results(
 
 
 def _exclude_slow(shard: str, options: ShardOptions, work: Workdir, deaths: Counter[str]) -> bool:
-    """Have `shard` built without the images that took too long to decode each time; return True if there are any."""
-    known = work.found("excluded").get(shard, {})
+    """Exclude images of `shard` that repeatedly exceeded the decode deadline; return True if there are any."""
+    known = work.notes("excluded").get(shard, {})
     slow = [key for key, times in work.timeouts(shard).items() if times >= MAX_TIMEOUTS and key not in known]
     if slow:
         refusal = decode_timeout(options.deadline)
@@ -189,11 +197,11 @@ def _exclude_slow(shard: str, options: ShardOptions, work: Workdir, deaths: Coun
 
 
 def _out_of_memory(error: MemoryShortage) -> str:
-    at_hand = f", at '{error.key}'" if error.key else ""
+    image = f", at '{error.key}'" if error.key else ""
     return (
-        f"memory could not be allocated while {error.shard} was built alone{at_hand} ({error.detail}); raise the limit "
+        f"memory could not be allocated while {error.shard} was built alone{image} ({error.detail}); raise the limit "
         "(`ulimit -v`, the memory of the batch job), or reject large images with a smaller --max-pixels and --restart; "
-        "the same command goes on"
+        "the same command resumes"
     )
 
 
@@ -202,18 +210,18 @@ def _count_deaths(shards: list[str], deaths: Counter[str], work: Workdir) -> Non
     for shard in shards:
         if len(shards) == 1 and deaths[shard] >= MAX_DEATHS:
             key = work.suspect(shard)
-            named = f" over '{key}'; leave that file out with --ignore '{key}' --restart" if key else ""
+            at_file = f" at '{key}'; exclude that file with --ignore '{key}' --restart" if key else ""
             raise DataprepError(
-                f"{deaths[shard]} worker processes were killed while they built {shard}{named}, "
-                "or give the job more memory or fewer --workers; the same command goes on"
+                f"{deaths[shard]} worker processes were killed while they built {shard}{at_file}, "
+                "or give the job more memory or fewer --workers; the same command resumes"
             )
 
 
 def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
-    """The shards that have no receipt, or were built before it turned out how they must be built."""
+    """Return the shards without a receipt, or built with outdated page sizes or exclusions."""
     receipts = work.receipts()
     sizes = geometry(plan, work)
-    excluded = work.found("excluded")
+    excluded = work.notes("excluded")
     return [
         shard
         for shard in plan.shards
@@ -224,9 +232,9 @@ def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
 
 
 def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Counter[str]) -> dict[PlannedShard, str]:
-    """Why each of these shards has to be built. `deaths` counts the workers that died on a shard in this run."""
+    """Return the reason to build each shard. `deaths` counts worker deaths per shard in this run."""
     receipts, sizes = work.receipts(), geometry(plan, work)
-    mended = work.found("mended")
+    fixed = work.notes("mended")
 
     def cause(shard: PlannedShard) -> str:
         receipt = receipts.get(shard.name)
@@ -237,27 +245,28 @@ def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Count
         if deaths[shard.name]:
             return "worker process killed or short of memory"
         why = work.why_missing(shard.name)
-        if why == "not built yet" and work.found("excluded").get(shard.name):
+        if why == "not built yet" and work.notes("excluded").get(shard.name):
             return "to leave out faulty or equal images"
-        return "to look at refused files again" if why == "not built yet" and shard.name in mended else why
+        return "to check rejected files again" if why == "not built yet" and shard.name in fixed else why
 
     return {shard: cause(shard) for shard in missing}
 
 
 def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:
-    """Header and page size of each split: as planned, or larger where that turned out too small."""
-    larger = work.found("pages")
+    """Return the header and page size per split: as planned, or larger if rows did not fit."""
+    larger = work.notes("pages")
     planned = {split: plan.geometry(split) for split in plan.splits()}
     return {split: replace(size, page_size=larger.get(split, size.page_size)) for split, size in planned.items()}
 
 
-def _tasks(
+def make_tasks(
     plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard], killable: bool = True
 ) -> Iterator[Task]:
+    """Yield the task of each shard, with the current page sizes and exclusions."""
     schema = load_schema(options.schema)
     sizes = geometry(plan, work)
     names = {split: tuple(shard.name for shard in members) for split, members in plan.splits().items()}
-    excluded, mended = work.found("excluded"), work.found("mended")
+    excluded, fixed = work.notes("excluded"), work.notes("mended")
     for shard in shards:
         yield Task(
             shard=shard,
@@ -273,7 +282,7 @@ def _tasks(
             decoded_later=options.prove == "decode",
             killable=killable,
             excluded={key: (reason, detail) for key, (reason, detail) in excluded.get(shard.name, {}).items()},
-            mended={key: (size, mtime_ns) for key, (size, mtime_ns) in mended.get(shard.name, {}).items()},
+            fixed={key: (size, mtime_ns) for key, (size, mtime_ns) in fixed.get(shard.name, {}).items()},
         )
 
 

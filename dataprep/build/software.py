@@ -1,17 +1,19 @@
-"""What besides images and options decides the bytes: this code, and the libraries and the machine below it."""
+"""Versions of the code, libraries and machine that, besides images and options, determine the written bytes."""
 
 import hashlib
 import platform
 import sqlite3
+from functools import cache
 from pathlib import Path
 
 import PIL
 from PIL import features
 
-# Pixels are decoded, converted and encoded anew by these; None where this Pillow has none of it.
+# Libraries of Pillow that decode, convert or encode pixels; None if this build lacks one.
 CODECS = ("jpg", "libjpeg_turbo", "zlib", "zlib_ng", "jpg_2000", "libtiff", "webp", "avif", "littlecms2")
 
 
+@cache  # a process that outlives an update of the files still runs the old code
 def _sources_digest() -> str:
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
@@ -22,15 +24,11 @@ def _sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-# Taken when this module is loaded: a process that lives on over an update of the files still runs the old code.
-_SOURCES = _sources_digest()
-
-
 def software() -> dict[str, str]:
-    """Names and versions; two processes that agree in all of them write the same bytes."""
+    """Return versions by name. Processes with equal versions write the same bytes."""
     codecs = {f"Pillow's {name}": str(features.version(name)) for name in CODECS}
     return {
-        "mindspore-dataprep": _SOURCES,
+        "mindspore-dataprep": _sources_digest(),
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "machine": platform.machine(),
         "SQLite": sqlite3.sqlite_version,

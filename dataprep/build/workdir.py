@@ -1,7 +1,7 @@
-"""Crash safety in one place: the lock, the saved plan, attempts, receipts, commit and seal.
+"""Crash safety: the lock, the saved plan, attempts, receipts, commit and seal.
 
-A file gets its final name whole and synced, or not at all. The receipt of a shard is written after its files are in
-place, and dataset.json after everything: what lies on disk after a kill at any point is told apart from what is done.
+A file gets its final name only when it is complete and synced. The receipt of a shard is written after its files are in
+place, and dataset.json last. So after a kill at any point, finished work can be told from unfinished work.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,15 @@ from schemas.dataset import Dataset, RowDigestsFile
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, RUN_LOG, SPLITS, WORK, index_name
 from schemas.storage.files import give_group, listing, sync
 
-NOTES = ("pages.json", "excluded.json", "mended.json")  # what Workdir.keep has kept
+NOTES = ("pages.json", "excluded.json", "mended.json")  # files of Workdir.add_notes
 LISTS = (DATASET, REJECTS, DUPLICATES, ROW_DIGESTS)
 OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, LISTS))}")
 
 
 class Workdir:
-    """OUT and OUT/.work, held by one job at a time. Enter it to take the lock; raises TryLater when it is held.
+    """OUT and OUT/.work. Entering it takes the lock; raises TryLater if another job holds it.
 
-    `base` is the sealed set of which this job builds a few shards again: all others are still there and not in `out`.
+    `base` is the sealed dataset of which this job rebuilds some shards; the other shards are only there.
     """
 
     def __init__(self, out: Path, base: Path | None = None) -> None:
@@ -65,18 +65,18 @@ class Workdir:
             self._lock.__exit__()
 
     def _sweep(self) -> None:
-        """Take away what a killed job was writing."""
-        # A worker on another machine may still be writing there. Under a new name no file can be added behind rmtree.
+        """Delete unfinished files of a killed job."""
+        # A worker on another machine may still write there. After the rename it cannot add files during rmtree.
         with suppress(OSError):
             self.attempts.rename(self.folder / f"swept-{uuid.uuid4().hex}")
         for swept in listing(self.folder, "swept-*"):
             shutil.rmtree(swept, ignore_errors=True)
-        parts = [path for path in listing(self.out, "*.part") if OURS.fullmatch(path.stem)]  # others are the user's
+        parts = [path for path in listing(self.out, "*.part") if OURS.fullmatch(path.stem)]  # others belong to the user
         for part in [*parts, *listing(self.folder, "*.part"), *listing(self._receipts, "*.part")]:
             part.unlink(missing_ok=True)
 
     def save_plan(self, write: Callable[[Path], None]) -> None:
-        """Let `write` make the plan's file, and give it its name when it is whole."""
+        """Call `write` with a temporary path, then rename that file to the plan."""
         part = self.plan.with_suffix(".part")
         write(part)
         kill_point("plan.written")
@@ -85,16 +85,16 @@ class Workdir:
         kill_point("plan.saved")
 
     def receipts(self) -> dict[str, Receipt]:
-        """Receipts of the shards whose files are in place, by shard name."""
-        found = {}
+        """Return the receipts of shards whose files are in place, by shard name."""
+        receipts = {}
         for path in listing(self._receipts, "*.json"):
             try:
                 receipt = Receipt.from_json(path.read_bytes())
             except (ValueError, KeyError, TypeError):
                 continue
             if self._in_place(receipt):
-                found[receipt.shard.name] = receipt
-        return found
+                receipts[receipt.shard.name] = receipt
+        return receipts
 
     def _in_place(self, receipt: Receipt) -> bool:
         shard = receipt.shard
@@ -105,7 +105,7 @@ class Workdir:
         return self.rows(shard.name).is_file()
 
     def why_missing(self, shard: str) -> str:
-        """Why a shard counts as missing that has no place in receipts()."""
+        """Return the reason why a shard is not in receipts()."""
         path = self._receipts / f"{shard}.json"
         try:
             Receipt.from_json(path.read_bytes())
@@ -116,17 +116,17 @@ class Workdir:
         return "files missing or of another size"
 
     def rows(self, shard: str) -> Path:
-        """The file that notes the rows of a committed shard, see receipt.NotedRow."""
+        """Return the ROWS file of a committed shard, see receipt.NotedRow."""
         return self.file(rows_file(Path(), shard))
 
     def file(self, name: str | Path) -> Path:
-        """A file of this job by its name in OUT: in `out`, or in the set that it started from."""
+        """Return the path of a file by its name in OUT: in `out`, else in `base`."""
         own = self.out / name
         return own if self.base is None or own.is_file() else self.base / name
 
     def commit(self, receipt: Receipt) -> None:
         """Move a built shard into place, then write its receipt."""
-        assert receipt.attempt is not None, "a kept receipt was committed before"
+        assert receipt.attempt is not None, "a saved receipt is already committed"
         name = receipt.shard.name
         _move(receipt.attempt / name, self.out / name)
         kill_point("commit.data")
@@ -139,19 +139,19 @@ class Workdir:
         kill_point("commit.receipt")
 
     def drop(self, receipt: Receipt) -> None:
-        """Take away what is left of an attempt."""
+        """Delete the attempt folder of a shard."""
         if receipt.attempt is not None:
             shutil.rmtree(receipt.attempt, ignore_errors=True)
 
     def suspect(self, shard: str) -> str | None:
-        """The key of the file that the last worker on `shard` had at hand when it died."""
+        """Return the key of the file that the last worker on `shard` was processing when it died."""
         attempts = sorted(listing(self.attempts, f"{shard}-*"), key=lambda path: path.stat().st_mtime_ns)
         with suppress(OSError, ValueError, IndexError):
             return _current(attempts[-1])[0]
         return None
 
     def timeouts(self, shard: str) -> Counter[str]:
-        """The keys over which workers on `shard` were ended because decoding took too long, and how often."""
+        """Count, per key, how often a worker on `shard` exceeded the decode deadline."""
         keys: Counter[str] = Counter()
         for attempt in listing(self.attempts, f"{shard}-*"):
             with suppress(OSError, ValueError, IndexError):
@@ -160,90 +160,90 @@ class Workdir:
         return keys
 
     def under_way(self, shards: Set[str]) -> int:
-        """How many files of these shards workers have dealt with so far."""
+        """Return the number of files that workers have processed so far in these shards."""
         done: Counter[str] = Counter()
-        for attempt in listing(self.attempts, "*-*"):  # listed once: a cluster has hundreds, on a file system far away
-            shard = attempt.name.rpartition("-")[0]  # behind it is what mkdtemp has added
+        for attempt in listing(self.attempts, "*-*"):  # one listing: a cluster has hundreds on a slow file system
+            shard = attempt.name.rpartition("-")[0]  # without the suffix of mkdtemp
             if shard in shards:
                 with suppress(OSError, ValueError, IndexError):
                     done[shard] = max(done[shard], _current(attempt)[1])
         return done.total()
 
-    # What turned out while building, so that shards must be built again: kept by name, for the next run too.
+    # Notes: results of a build that require building shards again, saved for the next run.
 
-    def found(self, name: str) -> dict[str, Any]:
-        """What is kept under `name`: `pages` (split -> page size); by shard `excluded` (key -> reason, detail) and
-        `mended` (key -> size, time).
+    def notes(self, name: str) -> dict[str, Any]:
+        """Return the notes `name`: `pages` (split -> page size), `excluded` (shard -> key -> reason, detail), or
+        `mended` (shard -> key -> size, time).
         """
         try:
-            kept: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
-            return kept
+            notes: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
+            return notes
         except FileNotFoundError:
             return {}
 
-    def keep(self, name: str, values: dict[str, Any]) -> None:
-        """Add to what is kept under `name`."""
-        write_whole(self.folder / f"{name}.json", json.dumps(self.found(name) | values).encode())
+    def add_notes(self, name: str, values: Mapping[str, object]) -> None:
+        """Add `values` to the notes `name`."""
+        write_whole(self.folder / f"{name}.json", json.dumps({**self.notes(name), **values}).encode())
 
     def exclude(self, shard: str, excluded: Excluded) -> None:
-        """Have `shard` built without these files."""
-        self.keep("excluded", {shard: self.found("excluded").get(shard, {}) | excluded})
+        """Exclude these files when `shard` is built again."""
+        self.add_notes("excluded", {shard: self.notes("excluded").get(shard, {}) | excluded})
         kill_point("exclude.saved")
 
-    def forget(self, shard: str, mended: dict[str, tuple[int, int]]) -> None:
-        """Have `shard` built again, with these files as they are now and none excluded."""
-        self.keep("mended", {shard: self.found("mended").get(shard, {}) | mended})
-        self.keep("excluded", {shard: {}})
+    def forget(self, shard: str, fixed: dict[str, tuple[int, int]]) -> None:
+        """Schedule `shard` for a rebuild with the new sizes and times of `fixed` files and without exclusions."""
+        self.add_notes("mended", {shard: self.notes("mended").get(shard, {}) | fixed})
+        self.add_notes("excluded", {shard: {}})
         self.rebuild(shard)
 
     def rebuild(self, shard: str) -> None:
-        """Have `shard` built again as it was planned."""
+        """Schedule `shard` for a rebuild."""
         (self._receipts / f"{shard}.json").unlink(missing_ok=True)
 
-    def start_from(self, base: "Workdir", mended: dict[str, dict[str, tuple[int, int]]]) -> None:
-        """Take over the job of the sealed set `base`, but for the shards of `mended`: these are to be built again.
+    def start_from(self, base: "Workdir", fixed: dict[str, dict[str, tuple[int, int]]]) -> None:
+        """Copy the job of the sealed dataset `base` and schedule the shards of `fixed` for a rebuild.
 
-        The plan comes last: without it there is no job here, and the next try begins again.
+        The plan is copied last: without it there is no job, and the next command starts over.
         """
         for path in (*listing(base._receipts, "*.json"), *(base.folder / name for name in (*NOTES, RUN_LOG))):
             if path.is_file():
                 write_whole(self.folder / path.relative_to(base.folder), path.read_bytes())
-        for shard, files in mended.items():
+        for shard, files in fixed.items():
             self.forget(shard, files)
         self.save_plan(lambda part: _copy(base.plan, part))
 
     def save_rejects(self, rejects: list[Reject]) -> Path:
-        """List what a job refused that is not sealed, for the person who must decide; the file's path."""
+        """List the rejected files of a job that is not sealed; return the path."""
         path = self.folder / REJECTS
         write_whole(path, json_lines(reject.to_dict() for reject in rejects))
         return path
 
     def save_row_digests(self, digests: Iterable[bytes]) -> RowDigestsFile:
-        """Write the digests of all rows, which come in the order of splits, shards and rows."""
+        """Write the digests of all rows, in the order of splits, shards and rows."""
         saved = save_row_digests(self.out, digests)
         kill_point("seal.row_digests")
         return saved
 
-    def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[dict[str, Any]]) -> None:
-        """Write the lists and then dataset.json: the set is complete when the latter is there."""
+    def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[Mapping[str, object]]) -> None:
+        """Write the lists, then dataset.json, which marks the dataset as complete."""
         write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
         kill_point("seal.rejects")
         write_whole(self.out / DUPLICATES, json_lines(duplicates))
         kill_point("seal.duplicates")
-        self._sweep()  # before the manifest: nobody looks into a folder that is complete
+        self._sweep()  # before the manifest, since no job sweeps a complete folder
         write_whole(self.out / DATASET, dataset.to_json())
         kill_point("seal.manifest")
 
-    def log(self, event: str, **values: Any) -> None:
-        """Append to the run log: the place for clock, host and speed, which no other file holds."""
+    def log(self, event: str, **values: object) -> None:
+        """Append to the run log, the only file with clock, host and speed."""
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname(), "event": event} | values
         with self._log.open("a") as log:
             log.write(json.dumps(line) + "\n")
 
 
 def _current(attempt: Path) -> tuple[str, int]:
-    """The key that a worker has at hand, and how many files it has done."""
+    """Return the current key of a worker and the number of files it has processed."""
     key, done = json.loads((attempt / CURRENT).read_text().splitlines()[0])
     return key, done
 
@@ -253,22 +253,22 @@ def _copy(path: Path, part: Path) -> None:
 
 
 def rows_file(out: Path, shard: str) -> Path:
-    """Where a dataset folder keeps what was noted of a shard's rows; a copied set may come without it."""
+    """Return the path of a shard's ROWS file; a copied dataset may lack it."""
     return out / WORK / "receipts" / f"{shard}.{ROWS}"
 
 
-def json_lines(values: Iterable[dict[str, Any]]) -> bytes:
-    """The bytes of a file with one JSON object a line."""
+def json_lines(values: Iterable[Mapping[str, object]]) -> bytes:
+    """Return one JSON object per line, as bytes."""
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power cut."""
+    """Write a file atomically, also with respect to a power failure."""
     write_pieces(path, (data,))
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Do the same with a file that need not fit into memory."""
+    """Write a file atomically from pieces, without holding all of it in memory."""
     part = _part(path)
     with part.open("wb") as file:
         file.writelines(pieces)
@@ -278,7 +278,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def save_row_digests(out: Path, digests: Iterable[bytes]) -> RowDigestsFile:
-    """Write the file of row digests, and return its entry in the manifest."""
+    """Write the file of row digests and return its entry in dataset.json."""
     whole = hashlib.sha256()
     size = 0
 
@@ -298,7 +298,7 @@ def _part(path: Path) -> Path:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Write a file that a user has named: whole or not at all, through links, and into a device or pipe as it is."""
+    """Write a file named by the user: atomically and through links, or directly to a device or pipe."""
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
@@ -316,6 +316,6 @@ def _move(part: Path, path: Path) -> None:
 
 
 def rename_into(part: Path, path: Path) -> None:
-    """Give a whole file its name, and the group of the folder where this user may; the caller syncs the folder."""
+    """Rename a complete file and give it the folder's group if permitted; the caller syncs the folder."""
     give_group(part, path.parent.stat().st_gid)
     os.replace(part, path)

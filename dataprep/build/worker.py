@@ -1,4 +1,4 @@
-"""Builds one shard: picklable, idempotent, silent. What it makes lies in its own folder until the parent commits."""
+"""Build one shard in a worker process: picklable, idempotent, silent. The parent commits its attempt folder."""
 
 import json
 import os
@@ -14,10 +14,10 @@ from typing import TextIO, TypeVar
 
 from dataprep.build.decode_check.originals import OriginalsWriter
 from dataprep.build.decode_deadline import DecodeDeadline, DecodeTimeout
-from dataprep.build.encode import ENCODERS
 from dataprep.build.kill_points import kill_point
 from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
+from dataprep.build.records import find_record_kind
 from dataprep.images.check import keep_decoders_single
 from dataprep.images.decoding import decode
 from dataprep.images.picture import Picture
@@ -32,15 +32,15 @@ from schemas.images.policy import Policy, Refusal
 from schemas.layout import index_name
 from schemas.process.memory import MemoryShortage, demand_threads, is_shortage
 
-# Pixels are measured on about so many train images, the first of each shard. Rows are in seeded order, so these are
-# a fair sample, and a full decode of so few costs nothing beside a large set.
+# Number of train images, the first of each shard, on which channel statistics are measured. Rows are in seeded order,
+# so this is a fair sample.
 MEASURED_IMAGES = 1024
 
 _T = TypeVar("_T")
 
 
 class PagesTooSmall(Exception):
-    """The split's pages do not hold what is in it; build it again with pages of `page_size` bytes."""
+    """The pages of a split are too small; build it again with pages of `page_size` bytes."""
 
     def __init__(self, split: str, page_size: int) -> None:
         super().__init__(split, page_size)
@@ -49,21 +49,21 @@ class PagesTooSmall(Exception):
 
 
 def start_process() -> None:
-    """Make a worker process silent and single-threaded, and let it end with its parent, however the parent ends.
+    """Make a worker process silent and single-threaded, and end it when its parent ends.
 
-    Codecs print to file descriptor 2 from C; one process owns the terminal, and it is not this one. There is a worker
-    for each core, so a decoder or BLAS that starts a thread for each core again only makes them wait for each other.
+    Codecs print to file descriptor 2 from C, and only the parent may use the terminal. There is one worker per core, so
+    further threads of a decoder or BLAS would only compete.
     """
     import signal
 
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # sent to the whole group; the parent decides what they end
+        signal.signal(number, signal.SIG_IGN)  # sent to the whole group; the parent handles them
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     keep_decoders_single()
-    demand_threads(2)  # this one, and the one that reads
+    demand_threads(2)  # the one below, and read_ahead's
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -77,8 +77,8 @@ def _end_with_parent() -> None:
 def build_shard(task: Task) -> Receipt:
     """Write the shard of `task` and its index, synced, into a new folder below task.attempts.
 
-    Refused files are listed in the receipt, written rows in ROWS beside the shard. Raises PagesTooSmall,
-    MemoryShortage, and OSError for what is wrong with the disk.
+    The receipt lists rejected files, ROWS beside the shard lists written rows. Raise PagesTooSmall, MemoryShortage,
+    and OSError for a disk failure.
     """
     build: _Build | None = None
     try:
@@ -88,7 +88,7 @@ def build_shard(task: Task) -> Receipt:
     except Exception as error:
         if not is_shortage(error):
             raise
-        key = build.at_hand if build else None
+        key = build.current_key if build else None
         raise MemoryShortage(task.shard.name, key, str(error) or type(error).__name__) from None
     finally:
         if build:
@@ -104,12 +104,12 @@ def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
     ):
         for item, data in build.timed("read", files):
             kill_point("build.row")
-            build.tell(item)
+            build.note_current(item)
             try:
                 build.add(item, data, writer, rows)
             except Refusal as refusal:
                 build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
-            build.at_hand = None
+            build.current_key = None
         started = perf_counter()
         _finish(task, writer)
     kill_point("build.finished")
@@ -119,21 +119,21 @@ def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
 
 
 def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
-    """The files to read, in row order, with what was said of mended ones since the plan was made."""
+    """Yield the files to read, in row order, with the new size and time of files fixed since the plan was made."""
     for item in plan.items(task.shard):
-        if item.key in task.mended:
-            size, mtime_ns = task.mended[item.key]
+        if item.key in task.fixed:
+            size, mtime_ns = task.fixed[item.key]
             item = item._replace(size=size, mtime_ns=mtime_ns)
         yield Wanted(source_path(task.source, item.key), item, task.policy.max_bytes)
 
 
 class _Build:
-    """What is noted while a shard is written."""
+    """Counts, notes and timings while a shard is written."""
 
     def __init__(self, task: Task, attempt: Path) -> None:
         self.rejects: list[Reject] = []
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.at_hand: str | None = None
+        self.current_key: str | None = None
         self._started = perf_counter()
         self._task = task
         self._attempt = attempt
@@ -141,7 +141,8 @@ class _Build:
         self._changed: Counter[str] = Counter()
         self._warnings: Counter[str] = Counter()
         self._moments = Moments()
-        # Asked for the header alone, nothing decodes a picture to measure it.
+        self._encode_row = find_record_kind(task.schema.kind).encode
+        # With --check header no image is decoded, so none is measured.
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
         self._originals = OriginalsWriter(attempt)
@@ -149,23 +150,23 @@ class _Build:
         self._deadline = DecodeDeadline(task.deadline_s, attempt / LATE, task.killable)
 
     def timed(self, stage: str, source: Iterator[_T]) -> Iterator[_T]:
-        """Pass on what `source` yields, and count the time that it takes."""
+        """Yield from `source` and add the time it takes to `stage`."""
         while True:
             started = perf_counter()
-            found = next(source, None)
+            value = next(source, None)
             self.seconds[stage] += perf_counter() - started
-            if found is None:
+            if value is None:
                 return
-            yield found
+            yield value
 
-    def tell(self, item: PlannedItem) -> None:
-        """Note the file at hand, for the parent to name should this process be killed over it, and those done."""
-        self.at_hand = item.key
+    def note_current(self, item: PlannedItem) -> None:
+        """Write the current key and the number of files done to CURRENT, for the parent."""
+        self.current_key = item.key
         done = sum(self._class_rows) + len(self.rejects)
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
 
     def add(self, item: PlannedItem, data: bytes | Refusal, writer: ShardWriter, rows: TextIO) -> None:
-        """Write one row; raises Refusal."""
+        """Write one row; raise Refusal to reject the file."""
         if item.key in self._task.excluded:
             raise Refusal(*self._task.excluded[item.key])
         if isinstance(data, Refusal):
@@ -181,7 +182,8 @@ class _Build:
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))
         decoded = perf_counter()
-        blob, raw = _write(self._task, writer, item, picture)
+        row = self._encode_row(self._task.schema, item, picture.data)
+        blob, raw = _write(self._task, writer, row)
         stored = noted.image if blob is picture.data else blob_digest(blob)
         noted = noted._replace(row=row_digest(stored, raw).hex())
         rows.write(json.dumps(noted) + "\n")
@@ -195,13 +197,13 @@ class _Build:
         self.seconds["write"] += perf_counter() - decoded
 
     def close(self) -> None:
-        """Close what is open, when the shard is finished or given up."""
+        """Close all files."""
         self._deadline.close()
         self._originals.close()
         os.close(self._current)
 
     def receipt(self, shard: Shard) -> Receipt:
-        """The receipt of the finished shard."""
+        """Return the receipt of the finished shard."""
         self.seconds["all"] = perf_counter() - self._started
         return Receipt(
             shard=shard,
@@ -219,12 +221,12 @@ class _Build:
 
 
 def decode_timeout(deadline_s: float) -> Refusal:
-    """The reason of an image on which a decoder has spent more than `deadline_s` seconds of CPU time."""
+    """Return the rejection of an image that takes more than `deadline_s` seconds of CPU time to decode."""
     return Refusal("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
 
 
 def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
-    """What is noted of a row. Where only headers are looked at, pictures are known again by stored bytes alone."""
+    """Return the ROWS entry of a row. With --check header, `pixels` is the digest of the stored bytes."""
     file = blob_digest(data)
     image = file if picture.data is data else blob_digest(picture.data)
     by_bytes = policy.check == "header" and picture.passed
@@ -232,10 +234,10 @@ def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> N
     return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
 
 
-def _write(task: Task, writer: ShardWriter, item: PlannedItem, picture: Picture) -> tuple[bytes, bytes]:
-    """Write the row of an image and return its blob and raw part; raises Refusal and PagesTooSmall."""
+def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[bytes, bytes]:
+    """Write a row and return its blob and raw part; raise Refusal or PagesTooSmall if no page can hold it."""
     try:
-        return writer.write(ENCODERS[task.schema.kind](task.schema, item, picture.data))
+        return writer.write(row)
     except RowTooLarge as error:
         page_size = larger_page(error.needed)
         if page_size is None:
@@ -251,7 +253,7 @@ def _finish(task: Task, writer: ShardWriter) -> None:
 
 
 def describe_shard(path: Path, rows: int) -> Shard:
-    """The manifest's entry of a shard and its index, digests read back from disk."""
+    """Return the dataset.json entry of a shard and its index; digests are read back from disk."""
     index = path.with_name(index_name(path.name))
     sizes = path.stat().st_size, index.stat().st_size
     return Shard(path.name, rows, sizes[0], file_sha256(path), sizes[1], file_sha256(index))

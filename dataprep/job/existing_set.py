@@ -135,7 +135,7 @@ def _planned_from(out: Path) -> set[str]:
     if not work.plan.is_file():
         return set()
     with closing(Plan.open(work.plan)) as plan:
-        return {plan.source, *work.found("sources")}
+        return {plan.source, *work.notes("sources")}
 
 
 def restart(work: Workdir, write: Callable[[Path], None]) -> None:
@@ -157,7 +157,7 @@ def retried(plan: Plan, source: str, work: Workdir) -> Mended:
 
     A retry that was begun before has built those again whose files were as they are now.
     """
-    receipts, known = work.receipts(), work.found("mended")
+    receipts, known = work.receipts(), work.notes("mended")
     found: Mended = {}
     for shard in plan.shards:
         receipt, before = receipts.get(shard.name), known.get(shard.name, {})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.build.absence import Presence
+from dataprep.build.records import find_record_kind
 from dataprep.build.workdir import OURS
 from dataprep.errors import DataprepError, TryLater, WrongUsage
 from dataprep.items import Found, Item, decode_name, encode_name, portable_path
@@ -50,7 +51,7 @@ def check_target(
 def check_schema(options: ShardOptions) -> None:
     """Raise DataprepError unless --schema names one: WrongUsage where there is neither such a schema nor a file."""
     try:
-        load_schema(options.schema)
+        find_record_kind(load_schema(options.schema).kind)
     except ContractError as error:
         kind = DataprepError if Path(options.schema).exists() else WrongUsage
         raise kind(str(error)) from None

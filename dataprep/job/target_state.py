@@ -77,7 +77,7 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
         if existing.restart:
             return f"OUT {out} holds an unfinished job ({built}): --restart would plan it again"
         check_options(saved, options, out)
-        if not work.found("mended"):
+        if not work.notes("mended"):
             _check_same_files(saved, plan, source, out)
     return f"OUT {out} holds this job, unfinished ({built}): it would go on"
 

@@ -1,18 +1,17 @@
-"""The file format: limits, pages, the JSON header.
+"""MindRecord file format: limits, pages, JSON header.
 
-    file      [u64 LE n][JSON header, n bytes] ... pages from header_size on, page k at header_size + k*page_size
+    file      [u64 LE n][JSON header, n bytes] ... page k at header_size + k*page_size
     blob page rows of [u64 LE n][n bytes]: images and arrays; one blob page is one row group
-    raw page  rows of [u64 LE n][msgpack map]: the scalars of whole row groups
+    raw page  rows of [u64 LE n][msgpack map]: the scalars of complete row groups
 
-Learnt from files that FileWriter of MindSpore 2.10 wrote; tests hold our bytes equal to it.
+Derived from files written by FileWriter of MindSpore 2.10; tests compare the bytes with it.
 """
 
 import json
 import struct
 from dataclasses import dataclass, field
-from typing import Any
 
-from schemas.record import RecordSchema
+from schemas.record import Field, RecordSchema
 
 VERSION = "3.0"
 PREFIX = struct.Struct("<Q")  # length of the header, and of each row
@@ -20,14 +19,14 @@ BLOB, RAW = "BLOB_DATA", "RAW_DATA"
 
 HEADER_SIZES = (16 << 10, 128 << 20)
 PAGE_SIZES = (32 << 10, 256 << 20)
-# One page entry in the header's JSON: 170 characters of keys, the rest numbers.
+# Size of a page entry in the JSON header: 170 characters of keys, plus numbers.
 PAGE_ENTRY_BYTES = 220
-# One row group entry in a raw page: {"id":1234567,"offset":12345678}, and the comma.
+# Size of a row group entry in a raw page: {"id":1234567,"offset":12345678}, and the comma.
 GROUP_ENTRY_BYTES = 36
 
 
 class RowError(Exception):
-    """A row that does not fit the schema; `field` and `value` say which part of it."""
+    """A row does not match the schema at `field`, which has `value`."""
 
     def __init__(self, field_name: str, value: object, reason: str) -> None:
         super().__init__(f"field '{field_name}' = {value!r:.80}: {reason}")
@@ -36,7 +35,7 @@ class RowError(Exception):
 
 
 class RowTooLarge(RowError):
-    """A row that needs a page of `needed` bytes, more than the file's pages have."""
+    """A row needs `needed` bytes, more than a page has."""
 
     def __init__(self, field_name: str, value: object, needed: int, page_size: int) -> None:
         super().__init__(field_name, value, f"the row needs {needed} bytes, a page has {page_size}")
@@ -44,12 +43,12 @@ class RowTooLarge(RowError):
 
 
 class HeaderFull(Exception):
-    """The header's JSON, one entry a page, has outgrown header_size."""
+    """The JSON header, with one entry per page, is larger than header_size."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes in bytes that all files of a set share. Raises ValueError outside MindRecord's limits."""
+    """Sizes in bytes, equal in all files of a set. Raises ValueError outside MindRecord's limits."""
 
     header_size: int
     page_size: int
@@ -65,7 +64,7 @@ class Geometry:
 
 @dataclass
 class Page:
-    """One page as the header lists it. `type_id` is the row group of a blob page."""
+    """A page entry of the header. `type_id` is the row group of a blob page."""
 
     id: int
     kind: str
@@ -75,8 +74,8 @@ class Page:
     end_row: int = 0
     groups: list[tuple[int, int]] = field(default_factory=list)  # (row group, offset in the page)
 
-    def to_dict(self, shard_id: int) -> dict[str, Any]:
-        """The page's entry in the header, keys in FileWriter's order."""
+    def to_dict(self, shard_id: int) -> dict[str, object]:
+        """Return the JSON entry, with the key order of FileWriter."""
         return {
             "end_row_id": self.end_row,
             "page_id": self.id,
@@ -92,7 +91,7 @@ class Page:
 def header_json(
     schema: RecordSchema, geometry: Geometry, names: list[str], shard_id: int, pages: list[Page], saved: int
 ) -> bytes:
-    """The header of shard `shard_id` of the set `names`; `saved` counts the bytes that integer packing saved."""
+    """Return the header of shard `shard_id` of the set `names`. `saved` is the bytes saved by integer packing."""
     index = [{"index_field": entry.name, "schema_id": 0} for entry in schema.index_fields]
     header = {
         "header_size": geometry.header_size,
@@ -115,7 +114,7 @@ def header_json(
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _field_json(entry: Any) -> dict[str, Any]:
+def _field_json(entry: Field) -> dict[str, object]:
     if entry.shape is None:
         return {"type": entry.type}
     return {"shape": list(entry.shape), "type": entry.type}

@@ -1,4 +1,4 @@
-"""The SQLite index that lies beside each shard as <shard>.db."""
+"""The SQLite index of a shard, <shard>.db."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -21,24 +21,24 @@ COLUMNS = (
     "PAGE_OFFSET_BLOB_END",
 )
 _SQL_TYPES = {"string": "TEXT", "float32": "REAL", "float64": "REAL", "int32": "INTEGER", "int64": "INTEGER"}
-# The SQLite release that wrote a file stands in its bytes 96..99 and nothing reads it. It is set to one value,
-# so that the same rows give the same file on machines with different releases.
+# Bytes 96..99 are the SQLite release of the writer, which nothing reads. A fixed value makes the file independent of
+# the release.
 _WRITER_RELEASE = (96, (3_040_000).to_bytes(4, "big"))
 
 IndexRow = tuple[Any, ...]
 
 
 class IndexWriter:
-    """Writes <shard>.db; rows are COLUMNS followed by the values of the schema's index fields."""
+    """Writes <shard>.db. A row is COLUMNS followed by the values of the schema's index fields."""
 
     def __init__(self, shard: Path, schema: RecordSchema) -> None:
         self._path = shard.with_name(index_name(shard.name))
-        self._path.open("wb").close()  # empty; SQLite would not say why it cannot make a file
+        self._path.open("wb").close()  # SQLite does not report why it cannot create a file
         self._fields = schema.index_fields
-        # No locks: nobody else knows the attempt folder, and some file systems have none.
+        # No locks: the attempt folder is private, and some file systems have none.
         address = f"{self._path.absolute().as_uri()}?nolock=1"
         self._db = sqlite3.connect(address, isolation_level=None, uri=True)
-        # Nothing here needs a journal: a shard that was not finished is thrown away whole.
+        # No journal: an unfinished shard is deleted.
         for pragma in ("page_size = 4096", "journal_mode = OFF", "synchronous = OFF", "encoding = 'UTF-8'"):
             self._db.execute(f"PRAGMA {pragma}")
         self._create(shard.name)
@@ -61,7 +61,7 @@ class IndexWriter:
         self._db.executemany(self._insert, rows)
 
     def close(self) -> None:
-        """Commit and close; the file is whole but not yet synced."""
+        """Commit and close; the file is complete but not synced."""
         self._db.execute("COMMIT")
         self._db.close()
         offset, release = _WRITER_RELEASE
@@ -75,13 +75,13 @@ class IndexWriter:
 
 
 def read_index(shard: Path, schema: RecordSchema) -> Iterator[IndexRow]:
-    """The index rows of a shard in row order: COLUMNS, then the indexed values. Raises ContractError."""
+    """Yield the index rows of a shard in row order: COLUMNS, then the indexed values. Raise ContractError."""
     values = [f'"{field.name}_0"' for field in schema.index_fields]
     yield from _query(shard, f"SELECT {', '.join([*COLUMNS, *values])} FROM INDEXES ORDER BY ROW_ID")
 
 
 def read_index_name(shard: Path) -> str:
-    """The shard name that the index holds; MindDataset refuses a set where it is another. Raises ContractError."""
+    """Return the shard name in the index; MindDataset rejects another name. Raise ContractError."""
     names = [row[0] for row in _query(shard, "SELECT NAME FROM SHARD_NAME")]
     if len(names) != 1:
         raise ContractError(f"{index_name(shard.name)} names {len(names)} shards, expected one")
@@ -89,7 +89,7 @@ def read_index_name(shard: Path) -> str:
 
 
 def find_rows(shard: Path, field: str, value: object) -> list[int]:
-    """Numbers of the rows whose indexed `field` has this value. Raises ContractError."""
+    """Return the numbers of the rows whose indexed `field` equals `value`. Raise ContractError."""
     return [int(row[0]) for row in _query(shard, f'SELECT ROW_ID FROM INDEXES WHERE "{field}_0" = ?', (value,))]
 
 

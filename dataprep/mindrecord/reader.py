@@ -1,4 +1,4 @@
-"""Reads one shard, ours or FileWriter's, from its pages alone; the index is compared, never trusted."""
+"""Read a shard, ours or FileWriter's, from its pages. The index is only compared with them."""
 
 import errno
 import os
@@ -15,14 +15,14 @@ from schemas.record import Field, RecordSchema
 from schemas.storage.regular_file import open_regular
 
 Stored = tuple[bytes, bytes]  # blob and raw part of a row, without their length prefixes
-Span = tuple[Page, int, int]  # page, start and end of a part of a row within it, prefix included
+Span = tuple[Page, int, int]  # page, start and end of a row part in it, with prefix
 
 
 class ShardReader:
-    """The header of a shard and its rows. Raises ContractError, naming the file and page, for damage it meets.
+    """Reads the header and rows of a shard. Raises ContractError, with file and page, if it is damaged.
 
-    `names` is the whole set as the header lists it, `rows` the number of rows. With `cut_allowed` the file may end
-    before its last page does: then only the rows that are gone raise.
+    `names` are all shards of the set, `rows` is the number of rows. With `cut_allowed` the file may be truncated: then
+    only the missing rows raise.
     """
 
     def __init__(self, path: Path, cut_allowed: bool = False) -> None:
@@ -42,7 +42,7 @@ class ShardReader:
 
     @property
     def own_name(self) -> str | None:
-        """The name of this file in the header's list of the set; None where the header lists no such file."""
+        """The name of this shard in the header, None if `shard_id` is not in `names`."""
         return self.names[self.shard_id] if 0 <= self.shard_id < len(self.names) else None
 
     def __enter__(self) -> "ShardReader":
@@ -76,7 +76,7 @@ class ShardReader:
         size = PREFIX.unpack(prefix)[0] if len(prefix) == PREFIX.size else 0
         if not 0 < size <= min(self._size - PREFIX.size, HEADER_SIZES[1]):
             raise ContractError(
-                f"{self.path.name} has no MindRecord header: it is cut, unfinished or another kind of file"
+                f"{self.path.name} has no MindRecord header: it is truncated, unfinished or another kind of file"
             )
         return self._file.read(size)
 
@@ -90,13 +90,13 @@ class ShardReader:
         }
         for number, page in enumerate(self._pages):
             if page.id != number or not 0 <= page.used <= self.geometry.page_size or page.kind not in (BLOB, RAW):
-                raise ContractError(f"{self.path.name}: the header's entry for page {number} makes no sense")
+                raise ContractError(f"{self.path.name}: the header's entry for page {number} is invalid")
             if self._start(page) + page.used > self._size and not self._cut_allowed:
-                raise ContractError(f"{self.path.name} is cut: page {page.id} ends past the end of the file")
+                raise ContractError(f"{self.path.name} is truncated: page {page.id} ends after the end of the file")
         expected = 0
         for group, blob in sorted(self._blobs.items()):
             if blob.start_row != expected or blob.end_row < expected or group not in self._groups:
-                raise ContractError(f"{self.path.name}: the rows of page {blob.id} do not follow those before it")
+                raise ContractError(f"{self.path.name}: the rows of page {blob.id} do not follow the previous rows")
             expected = blob.end_row
 
     def _start(self, page: Page) -> int:
@@ -107,18 +107,18 @@ class ShardReader:
             yield from self._group_rows(group)
 
     def row(self, number: int) -> dict[str, Any]:
-        """Row `number` of this shard; raises IndexError when there is none."""
+        """Return row `number` of this shard; raise IndexError if there is none."""
         for group, page in self._blobs.items():
             if page.start_row <= number < page.end_row:
                 blobs, raws = self._group_spans(group)
-                place = number - page.start_row
-                if place >= min(len(blobs), len(raws)):
-                    raise ContractError(f"{self.path.name}: row {number} is gone")
-                return self._decode(number, blobs[place], raws[place])
+                offset = number - page.start_row
+                if offset >= min(len(blobs), len(raws)):
+                    raise ContractError(f"{self.path.name}: row {number} is missing")
+                return self._decode(number, blobs[offset], raws[offset])
         raise IndexError(number)
 
     def at(self, index_row: IndexRow) -> dict[str, Any]:
-        """The row that a row of the index points at, read from there alone; raises ContractError where none is."""
+        """Return the row that an index row points to, without reading others; raise ContractError if there is none."""
         number, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
         known = range(len(self._pages))
         if blob_page not in known or raw_page not in known or not (0 <= start < end and 0 <= raw_start < raw_end):
@@ -127,15 +127,15 @@ class ShardReader:
         return self._decode(number, (blob, start, end), (raw, raw_start, raw_end))
 
     def stored(self) -> Iterator[tuple[int, Stored | None]]:
-        """Every row by number as it is stored, None in place of one that is gone. Each row group is walked once."""
+        """Yield the number and stored parts of every row, None for a missing row. Reads each row group once."""
         for group in sorted(self._blobs):
             page = self._blobs[group]
             try:
                 blobs, raws = self._group_spans(group)
             except ContractError:
                 blobs, raws = [], []
-            for place, number in enumerate(range(page.start_row, page.end_row)):
-                yield number, self._stored(blobs[place : place + 1], raws[place : place + 1])
+            for offset, number in enumerate(range(page.start_row, page.end_row)):
+                yield number, self._stored(blobs[offset : offset + 1], raws[offset : offset + 1])
 
     def _stored(self, blobs: list[Span], raws: list[Span]) -> Stored | None:
         try:
@@ -156,15 +156,15 @@ class ShardReader:
 
     def _read(self, page: Page, start: int, end: int) -> bytes:
         if end > page.used:
-            raise ValueError("it runs past its page")
+            raise ValueError("it ends after its page")
         self._file.seek(self._start(page) + start + PREFIX.size)
         data = self._file.read(end - start - PREFIX.size)
         if len(data) != end - start - PREFIX.size:
-            raise ValueError("the file ends before it does")
+            raise ValueError("the file ends before it")
         return data
 
     def _group_spans(self, group: int) -> tuple[list[Span], list[Span]]:
-        """(page, start, end) of the blob and of the raw part of each row in a group."""
+        """Return the spans of the blob parts and of the raw parts of the rows in a group."""
         blob = self._blobs[group]
         raw, start, end = self._groups[group]
         count = blob.end_row - blob.start_row
@@ -173,7 +173,7 @@ class ShardReader:
     def _spans(self, page: Page, start: int, end: int, count: int) -> list[Span]:
         spans: list[Span] = []
         at = start
-        while at + PREFIX.size <= end and len(spans) <= count:  # a page of zeros holds millions of empty rows
+        while at + PREFIX.size <= end and len(spans) <= count:  # a page of zeros has millions of empty rows
             self._file.seek(self._start(page) + at)
             prefix = self._file.read(PREFIX.size)
             size = PREFIX.unpack(prefix)[0] if len(prefix) == PREFIX.size else end
@@ -184,20 +184,20 @@ class ShardReader:
         return spans
 
     def index_rows(self) -> Iterator[IndexRow]:
-        """What the index ought to hold, from the pages."""
+        """Yield the correct index rows, computed from the pages."""
         indexed = [field.name for field in self.schema.index_fields]
         for group in sorted(self._blobs):
             first = self._blobs[group].start_row
             for i, (blob, raw) in enumerate(zip(*self._group_spans(group), strict=True)):
                 values = self._decode(first + i, blob, raw)
                 (blob_page, at, end), (raw_page, raw_at, raw_end) = blob, raw
-                place = (first + i, raw_page.id, raw_at, raw_end, group, blob_page.id, at, end)
-                yield (*place, *(values[name] for name in indexed))
+                position = (first + i, raw_page.id, raw_at, raw_end, group, blob_page.id, at, end)
+                yield (*position, *(values[name] for name in indexed))
 
-    def index_problem(self, tell: Callable[[int], None] | None = None) -> str | None:
-        """What is wrong with the index beside the shard, in one sentence; None when it says what the data says.
+    def index_problem(self, progress: Callable[[int], None] | None = None) -> str | None:
+        """Return a sentence that describes how the index differs from the data, None if it does not.
 
-        `tell` is called with the number of each row.
+        `progress` is called with the number of each row.
         """
         try:
             name = read_index_name(self.path)
@@ -205,8 +205,8 @@ class ShardReader:
                 return f"the index of {self.path.name} was written for {name!r}; shards cannot be renamed"
             actual = read_index(self.path, self.schema)
             for number, expected in enumerate(self.index_rows()):
-                if tell is not None:
-                    tell(number)
+                if progress is not None:
+                    progress(number)
                 if next(actual, None) != expected:
                     return f"the index of {self.path.name} is wrong from row {number} on"
             if next(actual, None) is not None:
@@ -217,7 +217,7 @@ class ShardReader:
 
 
 def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stored | None:
-    """The row that a row of the index points at, without the shard's header; None where it cannot be read."""
+    """Return the stored row that an index row points to, without the header; None if it cannot be read."""
     if not all(isinstance(value, int) for value in index_row[: len(COLUMNS)]):
         return None
     _, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
@@ -227,12 +227,12 @@ def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stor
         if page < 0 or at < 0 or size < 0:
             return None
         try:
-            part = os.pread(file.fileno(), size, geometry.header_size + page * geometry.page_size + at + PREFIX.size)
-        except (OSError, OverflowError):  # a sector that cannot be read; an offset that no file has
+            data = os.pread(file.fileno(), size, geometry.header_size + page * geometry.page_size + at + PREFIX.size)
+        except (OSError, OverflowError):  # a bad sector; an offset that no file has
             return None
-        if len(part) != size:
+        if len(data) != size:
             return None
-        parts.append(part)
+        parts.append(data)
     return parts[0], parts[1]
 
 
@@ -243,7 +243,7 @@ def _read_schema(header: dict[str, Any], where: str) -> RecordSchema:
     columns = take(entries[0], "schema", dict, where)
     listed = take_all(header, "index_fields", dict, where) if header.get("index_fields") is not None else ()
     indexed = [take(entry, "index_field", str, where) for entry in listed]
-    # The index columns follow the order of index_fields, so those come first and in that order.
+    # The index columns have the order of index_fields, so these come first.
     names = indexed + [name for name in columns if name not in indexed]
     fields = []
     for name in names:

@@ -1,4 +1,4 @@
-"""One row to the bytes of its blob and raw part, and back."""
+"""Encode a row to its blob and raw part, and decode it."""
 
 import math
 import struct
@@ -18,7 +18,7 @@ NO_BLOB = b"\0\0\0\0"
 
 
 class RowCodec:
-    """Encodes and decodes the rows of one schema. The column order of each part is fixed: sorted by name."""
+    """Encodes and decodes the rows of a schema. In each part, columns are sorted by name."""
 
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema
@@ -29,15 +29,15 @@ class RowCodec:
         if len(self._raws) > 0xFFFF:
             raise ValueError("more than 65,535 scalar fields")
 
-    def encode(self, row: Mapping[str, Any]) -> tuple[bytes, bytes, int]:
-        """(blob part, raw part, bytes saved by integer packing) of a row; raises RowError."""
+    def encode(self, row: Mapping[str, object]) -> tuple[bytes, bytes, int]:
+        """Return blob part, raw part, and bytes saved by integer packing; raise RowError."""
         if row.keys() != self._names:
-            odd = sorted(row.keys() ^ self._names)[0]
-            raise RowError(odd, row.get(odd), "is missing" if odd in self._names else "is not in the schema")
+            name = sorted(row.keys() ^ self._names)[0]
+            raise RowError(name, row.get(name), "is missing" if name in self._names else "is not in the schema")
         blob, saved = self._encode_blob(row)
         return blob, self._encode_raw(row), saved
 
-    def _encode_blob(self, row: Mapping[str, Any]) -> tuple[bytes, int]:
+    def _encode_blob(self, row: Mapping[str, object]) -> tuple[bytes, int]:
         parts, saved = [], 0
         for field in self._blobs:
             data, gain = _encode_blob_field(field, row[field.name])
@@ -47,7 +47,7 @@ class RowCodec:
             return parts[0], saved
         return b"".join(_LENGTH.pack(len(part)) + part for part in parts) or NO_BLOB, saved
 
-    def _encode_raw(self, row: Mapping[str, Any]) -> bytes:
+    def _encode_raw(self, row: Mapping[str, object]) -> bytes:
         if not self._raws:
             return b"\x81" + pack_text("id") + b"\0"
         count = len(self._raws)
@@ -57,7 +57,7 @@ class RowCodec:
         return b"".join(parts)
 
     def decode(self, blob: bytes, raw: bytes) -> dict[str, Any]:
-        """The row of a blob and a raw part; arrays come as flat lists. Raises ValueError when they are damaged."""
+        """Return the row of a blob and a raw part, arrays as flat lists; raise ValueError if they are damaged."""
         try:
             row = _unpack_map(raw) if self._raws else {}
             if set(row) != {field.name for field, _ in self._raws}:
@@ -74,13 +74,13 @@ class RowCodec:
             (size,) = _LENGTH.unpack_from(blob, at)
             at += _LENGTH.size
             if at + size > len(blob):
-                raise ValueError(f"field '{field.name}' runs past its row")
+                raise ValueError(f"field '{field.name}' ends after its row")
             values[field.name] = _decode_blob_field(field, blob[at : at + size])
             at += size
         return values
 
 
-def _encode_scalar(field: Field, value: Any, indexed: bool) -> bytes:
+def _encode_scalar(field: Field, value: object, indexed: bool) -> bytes:
     if field.type == "string":
         return _encode_string(field, value, indexed)
     if field.type in _RANGES:
@@ -93,23 +93,23 @@ def _encode_scalar(field: Field, value: Any, indexed: bool) -> bytes:
     if not isinstance(value, float):
         raise RowError(field.name, value, f"is {type(value).__name__}, expected float")
     if indexed and not math.isfinite(value):
-        # FileWriter aborts the whole process here.
+        # FileWriter aborts the process here.
         raise RowError(field.name, value, "an indexed field must be finite")
     return pack_float(value)
 
 
-def _encode_string(field: Field, value: Any, indexed: bool) -> bytes:
+def _encode_string(field: Field, value: object, indexed: bool) -> bytes:
     if type(value) is not str:
         raise RowError(field.name, value, f"is {type(value).__name__}, expected str")
     if indexed and "\0" in value:
-        raise RowError(field.name, value, "an indexed string must not hold a NUL character")
+        raise RowError(field.name, value, "an indexed string must not contain a NUL character")
     try:
         return pack_text(value)
     except UnicodeEncodeError:
         raise RowError(field.name, value, "is not valid Unicode, so it has no UTF-8 form") from None
 
 
-def _encode_blob_field(field: Field, value: Any) -> tuple[bytes, int]:
+def _encode_blob_field(field: Field, value: object) -> tuple[bytes, int]:
     if field.shape is not None:
         return _encode_array(field, field.shape, value)
     if type(value) is not bytes:
@@ -125,7 +125,7 @@ def _encode_array(field: Field, shape: tuple[int, ...], value: Any) -> tuple[byt
     except TypeError:
         raise RowError(field.name, value, f"is {type(value).__name__}, expected an array") from None
     if view.format not in _BUFFER_FORMATS[field.type] or view.itemsize != _ITEM_BYTES[field.type]:
-        raise RowError(field.name, value, f"holds items of type '{view.format}', expected {field.type}")
+        raise RowError(field.name, value, f"has items of type '{view.format}', expected {field.type}")
     if not _shape_fits(view.shape or (), shape):
         raise RowError(field.name, value, f"has shape {view.shape}, expected {list(shape)}")
     data = view.tobytes()
@@ -136,7 +136,7 @@ def _encode_array(field: Field, shape: tuple[int, ...], value: Any) -> tuple[byt
 
 
 def _as_numbers(data: bytes, kind: str) -> Any:
-    """The numbers of type `kind` in `data`; raises TypeError where its length is no multiple of their size."""
+    """Return `data` as numbers of type `kind`; raise TypeError if its length is not a multiple of their size."""
     form: Any = _BUFFER_FORMATS[kind][-1]
     return memoryview(data).cast(form)
 
@@ -147,7 +147,7 @@ def _shape_fits(actual: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def pack_ints(values: Any) -> bytes:
-    """[u32 BE count][a 2-bit width code an element, four a byte][each value little-endian in its width]."""
+    """Return [u32 BE count][2-bit width code per value, four per byte][each value little-endian in its width]."""
     codes = bytearray((len(values) + 3) // 4)
     body = []
     for i, value in enumerate(values):
@@ -165,16 +165,16 @@ def _width_code(value: int) -> int:
 
 
 def unpack_ints(data: bytes) -> list[int]:
-    """The integers of pack_ints; raises ValueError or struct.error when the bytes are too few."""
+    """Return the integers of pack_ints; raise ValueError or struct.error if `data` is truncated."""
     (count,) = _COUNT.unpack_from(data)
     at = _COUNT.size + (count + 3) // 4
     if at > len(data):
-        raise ValueError("an integer array is cut")
+        raise ValueError("an integer array is truncated")
     values = []
     for i in range(count):
         width = _WIDTHS[data[_COUNT.size + i // 4] >> (6 - 2 * (i % 4)) & 3]
         if at + width > len(data):
-            raise ValueError("an integer array is cut")
+            raise ValueError("an integer array is truncated")
         values.append(int.from_bytes(data[at : at + width], "little", signed=True))
         at += width
     return values
@@ -188,11 +188,11 @@ def _decode_blob_field(field: Field, data: bytes) -> Any:
     return _as_numbers(data, field.type).tolist()
 
 
-# msgpack, the part that MindRecord uses: a flat map of text to integers, floats and text.
+# The subset of msgpack that MindRecord uses: a flat map of text to integers, floats and text.
 
 
 def pack_int(value: int) -> bytes:
-    """msgpack integer in its smallest form."""
+    """Return a msgpack integer in its smallest form."""
     if value >= 0:
         if value < 0x80:
             return bytes([value])
@@ -209,7 +209,7 @@ def pack_int(value: int) -> bytes:
 
 
 def pack_float(value: float) -> bytes:
-    """msgpack float32 where that is exact, else float64."""
+    """Return a msgpack float32 if that is exact, else a float64."""
     try:
         short = struct.pack(">Bf", 0xCA, value)
     except OverflowError:
@@ -219,7 +219,7 @@ def pack_float(value: float) -> bytes:
 
 
 def pack_text(value: str) -> bytes:
-    """msgpack string in its smallest form."""
+    """Return a msgpack string in its smallest form."""
     data = value.encode()
     size = len(data)
     if size < 32:
@@ -248,7 +248,7 @@ def _unpack_map(data: bytes) -> dict[str, Any]:
     if data[0] == 0xDE:
         count, at = struct.unpack_from(">H", data, 1)[0], 3
     elif data[0] & 0xF0 != 0x80:
-        raise ValueError("its raw part is no msgpack map")
+        raise ValueError("its raw part is not a msgpack map")
     values = {}
     for _ in range(count):
         key, at = _unpack_value(data, at)
@@ -273,5 +273,5 @@ def _unpack_value(data: bytes, at: int) -> tuple[Any, int]:
     else:
         raise ValueError(f"msgpack code {code:#x} is not one that MindRecord writes")
     if at + size > len(data):
-        raise ValueError("a string runs past its row")
+        raise ValueError("a string ends after its row")
     return data[at : at + size].decode(), at + size

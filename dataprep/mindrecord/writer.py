@@ -1,9 +1,8 @@
-"""Writes one shard and its index."""
+"""Write a shard and its index."""
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dataprep.mindrecord.format import BLOB, PREFIX, RAW, Geometry, HeaderFull, Page, RowTooLarge, header_json
 from dataprep.mindrecord.index import IndexRow, IndexWriter
@@ -11,18 +10,16 @@ from dataprep.mindrecord.rows import RowCodec
 from schemas.layout import index_name
 from schemas.record import RecordSchema
 
-# Small images are gathered into writes of this size: one a row costs as much as all else that is done to the row.
+# Small images are buffered into writes of this size: one write per row would double the cost of a row.
 WRITE_BYTES = 1 << 20
 
 
 class ShardWriter:
-    """Writes shard `shard_id` of the set `names` at `folder / names[shard_id]`, and its index beside it.
+    """Writes shard `shard_id` of the set `names` to `folder / names[shard_id]`, with its index beside it.
 
-    Rows go in by write(); the files are whole, and on disk, after finish(). Used as a context manager, an error
-    closes the files and leaves them without a header: no reader takes them for a shard. The bytes are those of
-    FileWriter called once a row group.
-
-    Memory: one raw page and the index rows of one row group.
+    Call write() per row and finish() at the end, after which both files are complete and synced. On an error, the
+    context manager closes the files without a header, so no reader accepts them. The bytes equal those of FileWriter
+    called once per row group. Memory: one raw page and the index rows of one row group.
     """
 
     def __init__(
@@ -40,9 +37,9 @@ class ShardWriter:
         self._pages: list[Page] = []
         self._blob: Page | None = None
         self._raw: Page | None = None
-        self._raw_data = bytearray()  # what the open raw page holds
+        self._raw_data = bytearray()  # content of the open raw page
         self._group_raw = bytearray()  # the scalars of the open row group
-        self._group_rows: list[tuple[int, int, int, int, tuple[Any, ...]]] = []
+        self._group_rows: list[tuple[int, int, int, int, tuple[object, ...]]] = []
         self._file = self.path.open("wb", buffering=WRITE_BYTES)
         self._index = IndexWriter(self.path, schema)
 
@@ -54,10 +51,10 @@ class ShardWriter:
             self._index.abandon()
             self._file.close()
 
-    def write(self, row: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """Append one row and return its blob and raw part as they were stored.
+    def write(self, row: Mapping[str, object]) -> tuple[bytes, bytes]:
+        """Append a row; return its stored blob and raw part.
 
-        Raises RowError (wrong type or value) or RowTooLarge, and the row is not written.
+        Raise RowError (wrong type or value) or RowTooLarge without writing the row.
         """
         blob, raw, saved = self._codec.encode(row)
         blob_bytes, raw_bytes = PREFIX.size + len(blob), PREFIX.size + len(raw)
@@ -78,7 +75,7 @@ class ShardWriter:
         page.end_row = self.rows
         return blob, raw
 
-    def _check_size(self, row: Mapping[str, Any], blob_bytes: int, raw_bytes: int) -> None:
+    def _check_size(self, row: Mapping[str, object], blob_bytes: int, raw_bytes: int) -> None:
         needed = max(blob_bytes, raw_bytes)
         if needed > self._geometry.page_size:
             fields = self._schema.blob_fields if blob_bytes >= raw_bytes else self._schema.raw_fields
@@ -106,12 +103,12 @@ class ShardWriter:
         return self._geometry.header_size + page.id * self._geometry.page_size
 
     def _end_group(self) -> None:
-        """Give the row group's scalars their place: a raw page holds whole groups, so it may need a new one."""
+        """Move the scalars of the row group to a raw page; start a new page if the group does not fit."""
         if self._blob is None:
             return
         if self._raw is None or self._raw.used + len(self._group_raw) > self._geometry.page_size:
             self._write_raw_page()
-            # FileWriter numbers a raw page by the one before it (measured on 2.10); no reader looks at it.
+            # FileWriter numbers a raw page by its predecessor (measured on 2.10); no reader uses this number.
             self._raw = self._start_page(RAW, 0 if self._raw is None else self._raw.id + 1)
         raw, start = self._raw, self._raw.used
         raw.groups.append((self._blob.type_id, start))
@@ -134,7 +131,7 @@ class ShardWriter:
             self._raw_data.clear()
 
     def finish(self) -> None:
-        """Write the last pages, the header and the index, and sync both files. Raises HeaderFull."""
+        """Write the last pages, the header and the index; sync both files. Raise HeaderFull."""
         self._end_group()
         self._write_raw_page()
         header = header_json(self._schema, self._geometry, self._names, self._shard_id, self._pages, self._saved)
@@ -143,14 +140,14 @@ class ShardWriter:
         self._file.seek(0)
         self._file.write(PREFIX.pack(len(header)) + header)
         self._file.flush()
-        self._reach_header_size()
+        self._pad_header()
         os.fsync(self._file.fileno())
         self._file.close()
         self._index.close()
         with self.path.with_name(index_name(self.path.name)).open("rb") as index:
             os.fsync(index.fileno())
 
-    def _reach_header_size(self) -> None:
-        """A shard without rows still has its whole header: readers check that page 0 could start there."""
+    def _pad_header(self) -> None:
+        """Pad a shard without rows to header_size, which readers check."""
         if os.fstat(self._file.fileno()).st_size < self._geometry.header_size:
             self._file.truncate(self._geometry.header_size)

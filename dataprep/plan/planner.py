@@ -1,6 +1,6 @@
-"""Items to splits to shards: the plan fixes which file goes where before the first byte is written.
+"""Assign items to splits and shards before the first byte is written.
 
-The plan is one SQLite file, written once and then only read, so a million files cost disk and not memory.
+The plan is an SQLite file that is written once and then only read, so a million files need disk space, not memory.
 """
 
 import json
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 from dataprep.errors import DataprepError, DataRefused
 from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path
@@ -28,8 +27,8 @@ CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size 
 CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
 CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT, val INT, test INT);
 """
-# A class's files in seeded order: the first go to val, the next to test, the rest to train.
-_PLACE = """
+# In seeded order, the first files of a class go to val, the next to test, the rest to train.
+_ASSIGN = """
 INSERT INTO item(key, label, split, size, mtime_ns)
 SELECT key, label, coalesce(split, CASE WHEN place <= val THEN 'val' WHEN place <= val + test THEN 'test'
     ELSE 'train' END) AS side, size, mtime_ns FROM (
@@ -40,28 +39,30 @@ ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
 
-def make_plan(path: Path, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
-    """Write the plan of what a scan found into an SQLite file at `path`; raises DataprepError when there is no plan.
+def make_plan(path: Path, entries: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+    """Write the plan of the `entries` of a scan to an SQLite file at `path`; raise DataprepError if none is possible.
 
-    `source` is the folder's absolute path as portable_path gives it, kept so that a rerun with another is noticed.
+    `source` is the absolute path of SOURCE from portable_path. It is saved to detect a rerun with another SOURCE.
     """
-    path.open("wb").close()  # SQLite does not say why it cannot make a file
-    # No locks: the job holds its own, and some file systems have none.
+    path.open("wb").close()  # SQLite does not report why it cannot create a file
+    # No locks: the job has its own, and some file systems have none.
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as db:
-        fill_plan(db, found, source, layout, options)
+        fill_plan(db, entries, source, layout, options)
 
 
-def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
-    """make_plan on an open, empty database: `sqlite3.connect("")` keeps a dry run's plan off the disk's folders."""
+def fill_plan(
+    db: sqlite3.Connection, entries: Iterable[Found], source: str, layout: str, options: ShardOptions
+) -> None:
+    """Write the plan to an open, empty database; a dry run uses `sqlite3.connect("")`."""
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("PRAGMA synchronous = OFF")
     db.executescript(_TABLES)
-    intake = _Intake(db, options.seed)
-    intake.take(found)
-    classes = _class_order(intake.folders, options.classes)
+    scan = _ScanTables(db, options.seed)
+    scan.add(entries)
+    classes = _class_order(scan.folders, options.classes)
     warnings = _class_warnings(classes, options.classes is not None)
-    _add_classes(db, classes, intake.classes, options)
-    db.execute(_PLACE)
+    _add_classes(db, classes, scan.classes, options)
+    db.execute(_ASSIGN)
     db.execute("DROP TABLE found")
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
@@ -71,13 +72,13 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
         "source": source,
         "layout": layout,
         "options": options.deciding(),
-        "ignored": dict(sorted(intake.ignored.items())),
+        "ignored": dict(sorted(scan.ignored.items())),
         "items": items,
         "geometry": geometry,
         "largest": largest,
-        "fingerprint": sizes.fingerprint(intake.fingerprint),
+        "fingerprint": sizes.fingerprint(scan.fingerprint),
         "warnings": [
-            *intake.notices,
+            *scan.notices,
             *warnings,
             *_option_warnings(db, layout, options),
             *_empty_classes(db, options.empty_classes),
@@ -91,8 +92,8 @@ def fill_plan(db: sqlite3.Connection, found: Iterable[Found], source: str, layou
 _EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,test}/<class>/<image>"}
 
 
-class _Intake:
-    """Sorts what a scan yields into tables and counts. Holds a batch of items, never all."""
+class _ScanTables:
+    """Writes the entries of a scan to tables and counts them. Only a batch of items is in memory."""
 
     def __init__(self, db: sqlite3.Connection, seed: int) -> None:
         self._db = db
@@ -100,16 +101,16 @@ class _Intake:
         self.ignored: Counter[str] = Counter()
         self.folders: list[Folder] = []
         self.notices: list[str] = []
-        self.classes: dict[str, int] = {}  # the number by which a class goes in `found`
+        self.classes: dict[str, int] = {}  # number of a class in the table `found`
         self.fingerprint = 0
 
-    def take(self, found: Iterable[Found]) -> None:
-        items = self._items(found)
+    def add(self, entries: Iterable[Found]) -> None:
+        items = self._items(entries)
         while batch := list(islice(items, 5000)):
             self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?)", batch)
 
-    def _items(self, found: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
-        for entry in found:
+    def _items(self, entries: Iterable[Found]) -> Iterator[tuple[object, ...]]:
+        for entry in entries:
             if isinstance(entry, Item):
                 key, name, split, size, mtime_ns = entry
                 rank = sizes.rank(self._seed, key)
@@ -123,21 +124,21 @@ class _Intake:
                 self.folders.append(entry)
             elif isinstance(entry, Notice):
                 self.notices.append(entry.text)
-            else:  # pipeline.scan ends with these
+            else:  # a ClosedFolder, which ends the scan
                 raise DataRefused(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
 
 def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
-    """Class names in label order: as given, else as ImageFolderDataset sorts folders, by their bytes."""
+    """Return class names in label order: as given, else sorted by bytes as in ImageFolderDataset."""
     train = {folder.class_name for folder in folders if folder.split in (None, "train")}
     classes = list(given) if given is not None else sorted(train, key=lambda name: encode_name(key_to_path(name)))
     for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
         if folder.class_name not in classes:
-            what = "the list of --classes" if given is not None else "train, whose classes all splits use"
+            expected = "the list of --classes" if given is not None else "train, whose classes all splits use"
             where = f"{folder.split}/" if folder.split else ""
             raise DataprepError(
-                f"class folder '{where}{folder.class_name}' is not in {what}; "
-                f"add it there, or leave it out with --ignore '{folder.class_name}'"
+                f"class folder '{where}{folder.class_name}' is not in {expected}; "
+                f"add it there, or exclude it with --ignore '{folder.class_name}'"
             )
     if not classes:
         raise DataprepError("SOURCE has no class folder; expected SOURCE/<class>/<image>")
@@ -149,11 +150,11 @@ def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
 
 
 def _twin_warnings(classes: list[str]) -> list[str]:
-    """Classes that a person would take for one: they differ in case, or in how an accent is written (NFC, NFD)."""
-    seen: dict[str, str] = {}
+    """Warn of class names that look equal: they differ only in case or Unicode normalization (NFC, NFD)."""
+    first_names: dict[str, str] = {}
     twins = []
     for name in classes:
-        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        first = first_names.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if first != name:
             twins.append(f"the classes '{first}' and '{name}' differ only in case or in how an accent is written")
     return twins
@@ -165,7 +166,7 @@ def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
         return []
     return [
         f"class names are numbers that sort as text ('{classes[0]}', '{classes[1]}', ...), "
-        "as ImageFolderDataset does; where a label must equal its number, give the order with --classes FILE"
+        "as in ImageFolderDataset; if a label must equal its number, set the order with --classes FILE"
     ]
 
 
@@ -179,7 +180,7 @@ def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, 
 
 
 def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
-    """Cut each split into shards; the geometry of each split."""
+    """Divide each split into shards; return the header and page size per split."""
     query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
     splits = {split: rest for split, *rest in db.execute(query).fetchall()}
     train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
@@ -192,15 +193,15 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
         raise DataprepError(f"--num-shards {options.num_shards} is more than the {images} to put into them")
     for split, (first, last, size, largest) in splits.items():
         count = sizes.shard_count(size, train_bytes, shard_size, options.num_shards)
-        count = min(count, rows[split])  # a tiny --shard-size means a shard per image, not empty ones
-        _cut_split(db, split, first, last, size, count)
+        count = min(count, rows[split])  # a tiny --shard-size means one image per shard, no empty shards
+        _divide_split(db, split, first, last, size, count)
         planned = sizes.geometry((size + rows[split] * sizes.ROW_OVERHEAD) // count, largest, count)
         geometry[split] = [planned.header_size, planned.page_size]
     return geometry
 
 
-def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: int, count: int) -> None:
-    starts: list[tuple[int, int]] = []  # of each shard: its first item, and the bytes before it
+def _divide_split(db: sqlite3.Connection, split: str, first: int, last: int, size: int, count: int) -> None:
+    starts: list[tuple[int, int]] = []  # per shard: first item, bytes before it
     before = begin = 0
     for item, item_size in db.execute("SELECT id, size FROM item WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)):
         while before >= begin and len(starts) < count:
@@ -215,38 +216,36 @@ def _cut_split(db: sqlite3.Connection, split: str, first: int, last: int, size: 
     db.executemany("INSERT INTO shard VALUES(?, ?, ?, ?, ?, ?)", rows)
 
 
-def _empty_classes(db: sqlite3.Connection, wanted: str) -> list[str]:
-    """What to say of classes without a file; they keep their labels. Raises DataprepError where that is wanted."""
+def _empty_classes(db: sqlite3.Connection, action: str) -> list[str]:
+    """Warn of classes without a file, which keep their labels; raise DataprepError with --empty-classes error."""
     query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item) ORDER BY label"
     names = [name for (name,) in db.execute(query)]
-    if not names or wanted == "keep":
+    if not names or action == "keep":
         return []
     have = "has" if len(names) == 1 else "have"
-    said = f"{many(len(names), 'class', 'classes')} {have} a label but no image: {_some(names)}"
-    if wanted == "error":
-        raise DataprepError(f"{said}; --empty-classes warn keeps their labels, --ignore leaves a folder out")
-    return [said]
+    warning = f"{many(len(names), 'class', 'classes')} {have} a label but no image: {_name_some(names)}"
+    if action == "error":
+        raise DataprepError(f"{warning}; --empty-classes warn keeps their labels, --ignore excludes a folder")
+    return [warning]
 
 
-def _some(names: list[str]) -> str:
+def _name_some(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions) -> list[str]:
-    """Options that do nothing here, or hardly what was meant by them."""
+    """Warn of options that have no effect here, or probably not the intended one."""
     warnings = []
     if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
-        warnings.append("SOURCE has its splits as folders, so --val and --test do nothing")
+        warnings.append("SOURCE has its splits as folders, so --val and --test have no effect")
     (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
     if empty and options.num_shards:
-        warnings.append(
-            f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is more than there is to fill"
-        )
+        warnings.append(f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is too large")
     return warnings
 
 
 def _count_warnings(db: sqlite3.Connection) -> list[str]:
-    """Classes that a split lacks, though another has images of them."""
+    """Warn of classes that have images in other splits but not in this one."""
     warnings = []
     splits = [split for (split,) in db.execute("SELECT split FROM item GROUP BY split ORDER BY min(id)")]
     for split in splits:
@@ -256,5 +255,5 @@ def _count_warnings(db: sqlite3.Connection) -> list[str]:
         )
         names = [name for (name,) in db.execute(query, (split,))]
         if names:
-            warnings.append(f"{split} has no image of {len(names)} of the classes: {_some(names)}")
+            warnings.append(f"{split} has no image of {len(names)} of the classes: {_name_some(names)}")
     return warnings

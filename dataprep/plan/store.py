@@ -1,4 +1,4 @@
-"""The saved plan: an SQLite file that says which item goes into which shard."""
+"""The saved plan: an SQLite file that maps items to shards."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ from dataprep.mindrecord.format import Geometry
 from schemas.layout import SPLITS
 from schemas.storage.sqlite_errors import disk_error, open_unchanging
 
-_DAMAGED = "try once more; where it stays so, remove .work of a sealed set, or the whole folder of an unfinished one"
+_DAMAGED = "try again; if that fails, remove .work of a sealed dataset, or the whole folder of an unfinished one"
 _DIFFERENCE = """
 SELECT key, 'is new' FROM now WHERE key NOT IN (SELECT key FROM planned)
 UNION ALL SELECT key, 'is gone' FROM planned WHERE key NOT IN (SELECT key FROM now)
@@ -25,7 +25,7 @@ ORDER BY 1 LIMIT 1
 
 
 class PlannedItem(NamedTuple):
-    """One row to be."""
+    """A file that is planned to become a row."""
 
     key: str
     label: int
@@ -35,7 +35,7 @@ class PlannedItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """One task: the items first..last of the plan become shard `number` of its split. `bytes` sums the files' sizes."""
+    """Items `first` to `last` of the plan become shard `number` of `split`. `bytes` is the size of their files."""
 
     name: str
     split: str
@@ -46,14 +46,14 @@ class PlannedShard:
 
     @property
     def items(self) -> int:
-        """Files in it."""
+        """Number of files."""
         return self.last - self.first + 1
 
 
 class Plan:
-    """A saved plan, read only. Also usable on the open database of a dry run.
+    """A saved plan, read only. A dry run opens it on an in-memory database.
 
-    `source` is where its files are to be read, if that is another path than it was made from.
+    `source` is the path to read the files from, if it differs from the planned path.
     """
 
     def __init__(self, db: sqlite3.Connection, source: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Plan:
 
     @classmethod
     def open(cls, path: Path, source: str | None = None) -> "Plan":
-        """Open a saved plan; it may lie on a shared file system, so no lock is taken: it never changes."""
+        """Open a saved plan without a lock, since it never changes; raise DataprepError if it is damaged."""
         db = open_unchanging(path)
         try:
             return cls(db, source)
@@ -86,72 +86,72 @@ class Plan:
         self._db.close()
 
     def items(self, shard: PlannedShard) -> Iterator[PlannedItem]:
-        """The items of a shard in row order."""
+        """Yield the items of a shard in row order."""
         query = "SELECT key, label, size, mtime_ns FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
         yield from map(PlannedItem._make, self._db.execute(query, (shard.first, shard.last)))
 
     def sample(self, count: int) -> list[PlannedItem]:
-        """`count` items, or all if there are fewer, evenly spread over the plan."""
-        # Item number n is taken where n * count / items passes a whole number; numbers start with 1.
+        """Return `count` items, or all if there are fewer, evenly spaced over the plan."""
+        # Item n (from 1) is selected if n * count / items reaches a new integer.
         query = "SELECT key, label, size, mtime_ns FROM item WHERE id * ?1 / ?2 > (id - 1) * ?1 / ?2 ORDER BY id"
-        taken = min(count, self.item_count), self.item_count
-        return list(map(PlannedItem._make, self._db.execute(query, taken)))
+        ratio = min(count, self.item_count), self.item_count
+        return list(map(PlannedItem._make, self._db.execute(query, ratio)))
 
     @property
     def item_count(self) -> int:
-        """Files that are to become rows."""
+        """Number of files that are planned to become rows."""
         return int(self._meta["items"])
 
     @property
     def found(self) -> int:
-        """Every file and ignored folder that the scan met."""
+        """Number of files and ignored folders in the scan."""
         return self.item_count + len(self.rejects()) + sum(self.ignored.values())
 
     @property
     def bytes(self) -> int:
-        """Sizes of all items' files, summed."""
+        """Total size of all files."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
     def largest_bytes(self) -> int:
-        """Size of the largest item's file."""
+        """Size of the largest file."""
         return int(self._meta["largest"])
 
     def count_ending(self, ending: str) -> int:
-        """How many items have a key that ends so."""
+        """Return the number of items whose key ends with `ending`."""
         query = "SELECT count(*) FROM item WHERE substr(key, -length(?)) = ?"
         return int(self._db.execute(query, (ending, ending)).fetchone()[0])
 
     def rejects(self) -> list[Reject]:
-        """What the scan itself refused."""
+        """Return the files rejected by the scan."""
         return [Reject(*row) for row in self._db.execute("SELECT key, reason, detail FROM reject ORDER BY key")]
 
-    def first_difference(self, items: Iterable[Item], mended: Mapping[str, Sequence[int]]) -> tuple[str, str] | None:
-        """How the files found now differ from the planned ones: the first key, and what is new about it.
+    def first_difference(self, items: Iterable[Item], fixed: Mapping[str, Sequence[int]]) -> tuple[str, str] | None:
+        """Return the first key at which `items` differ from the planned files, and the difference.
 
-        `mended` gives the size and time of files that may differ.
+        `fixed` gives the expected size and time of files changed since.
         """
         with closing(sqlite3.connect("")) as now:
             now.execute("CREATE TABLE now(key TEXT PRIMARY KEY, size INT, mtime_ns INT)")
             now.executemany("INSERT INTO now VALUES(?, ?, ?)", ((i.key, i.size, i.mtime_ns) for i in items))
             now.execute("CREATE TABLE planned(key TEXT PRIMARY KEY, size INT, mtime_ns INT)")
             rows = self._db.execute("SELECT key, size, mtime_ns FROM item")
-            now.executemany("INSERT INTO planned VALUES(?, ?, ?)", ((k, *mended.get(k, rest)) for k, *rest in rows))
+            now.executemany("INSERT INTO planned VALUES(?, ?, ?)", ((k, *fixed.get(k, rest)) for k, *rest in rows))
             row = now.execute(_DIFFERENCE).fetchone()
         return (str(row[0]), str(row[1])) if row else None
 
     def splits(self) -> dict[str, list[PlannedShard]]:
-        """The shards of each split that has any, in order."""
+        """Return the shards of each split that has any, in order."""
         present = {split: [s for s in self.shards if s.split == split] for split in SPLITS}
         return {split: shards for split, shards in present.items() if shards}
 
     def class_rows(self) -> dict[str, list[int]]:
-        """Files of each class in each split, in label order."""
+        """Return the number of files per class, in label order, for each split."""
         counts = {split: [0] * len(self.classes) for split in self.splits()}
         for split, label, rows in self._db.execute("SELECT split, label, count(*) FROM item GROUP BY split, label"):
             counts[split][label] = rows
         return counts
 
     def geometry(self, split: str) -> Geometry:
-        """Header and page size of a split's shards, as planned from the files' sizes."""
+        """Return the planned header and page size of a split."""
         return Geometry(*self._meta["geometry"][split])

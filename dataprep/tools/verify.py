@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from dataprep.build.decode_check.supervisor import Prover, ShardFiles
+from dataprep.build.decode_check.supervisor import DecodeChecker, ShardFiles
 from dataprep.build.receipt import ROWS, NotedRow
 from dataprep.build.row_digests import SealedDigests
 from dataprep.build.workdir import rows_file
@@ -210,13 +210,13 @@ def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
     keep = dataset.plan.get("options", {}).get("warnings") == "keep"
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Prover(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as prover,
+        DecodeChecker(dataset.schema, Path(scratch), "full", usable_cores(), DECODE_DEADLINE_S, keep) as checker,
     ):
         for shard in dataset.shards:
             noted = rows_file(folder, shard.name)
             if not noted.is_file():
                 noted = _note_from_data(folder / shard.name, dataset, Path(scratch))
-            for fault in prover.prove(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
+            for fault in checker.check(ShardFiles(folder / shard.name, shard.rows, noted)).faults:
                 problems.append(f"{shard.name}: row {fault.row} fails decoding: {fault.reason}: {fault.detail}")
     return problems
 

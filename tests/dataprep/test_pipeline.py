@@ -136,7 +136,7 @@ def test_a_path_that_a_job_was_taken_over_to_is_known_when_it_is_away(raw: Path,
     shard(other, sealed, num_shards=3)
     (sealed / "dataset.json").unlink()
     other.rename(raw.parent / "unmounted")
-    with pytest.raises(TryLater, match="is away"):
+    with pytest.raises(TryLater, match="is unavailable"):
         shard(other, sealed, num_shards=3)
 
 
@@ -404,7 +404,7 @@ def test_a_reject_of_the_scan_is_listed(raw: Path, tmp_path: Path) -> None:
 def test_build_shard_is_idempotent(sealed: Path, raw: Path) -> None:
     plan = pipeline.Plan.open(sealed / ".work" / "plan.sqlite")
     with Workdir(sealed) as work:
-        task = next(scheduler._tasks(plan, work, QUICK, plan.shards))
+        task = next(scheduler.make_tasks(plan, work, QUICK, plan.shards))
         receipts = [worker.build_shard(task) for _ in range(2)]
     assert receipts[0].shard == receipts[1].shard
     assert receipts[0].rejects == [] == receipts[1].rejects

@@ -1,19 +1,18 @@
-"""The child that reads a shard back with MindSpore: the only module of dataprep that imports it.
+"""The child process that reads a shard back with MindSpore. The only module of dataprep that imports MindSpore.
 
-Run as `python -m dataprep.build.decode_check.child`, in a folder where the decoder may leave its dumps, with a file as
-descriptor 2, see native_stderr.stderr_file. It takes one JSON request per line on stdin and answers on stdout, one JSON
-object per line:
+Run as `python -m dataprep.build.decode_check.child` in a scratch folder, with a file as descriptor 2 (see
+native_stderr.stderr_file). It reads one JSON request per line from stdin and writes one JSON answer per line to stdout:
 
     {"ready": true}                   MindSpore is imported
     {"row": n}                        row n is about to be decoded (row by row), or has been (otherwise)
-    {"bad": n, "detail": ...}         MindSpore does not decode the image of row n
-    {"complaint": n, "name": ..., "detail": ..., "damage": ...}      what a decoder printed about the image of row n
-    {"unheard": n, "detail": ...}     the original of row n is not decoded, so nothing is printed about it
-    {"wrong": ...}                    what was read is not what was written
-    {"failed": ...}                   MindSpore gave up; decode row by row to find the image
+    {"bad": n, "detail": ...}         MindSpore cannot decode the image of row n
+    {"complaint": n, "name": ..., "detail": ..., "damage": ...}      a decoder message about the image of row n
+    {"unheard": n, "detail": ...}     the original of row n cannot be decoded, so its messages are unknown
+    {"wrong": ...}                    a row differs from what was written
+    {"failed": ...}                   MindSpore failed; decode row by row to find the image
     {"done": true}                    every row was read
 
-Some files make the decoder die by a signal or spin for ever, so it has a process of its own, see prover.py.
+Some files crash or hang the decoder, so it runs in its own process; supervisor.py replaces it.
 """
 
 import ctypes
@@ -24,7 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 from dataprep.build.decode_check.complaints import complaints
 from dataprep.build.decode_check.originals import read_originals
@@ -34,121 +33,133 @@ from schemas.counting import many
 from schemas.process.native_stderr import STDERR, take_text
 
 HEARTBEAT_S = 0.5
-PARENT = "DATAPREP_PARENT"  # the variable in which the supervisor gives its process number
-_NO_ROW = ("no row", -1, 0, 0)  # what is expected behind the last row
+PARENT = "DATAPREP_PARENT"  # environment variable with the process number of the supervisor
+_NO_ROW = ("no row", -1, 0, 0)  # expected after the last row
 
-Answers = Iterator[dict[str, Any]]
+Answer = dict[str, Any]
+Answers = Iterator[Answer]
+
+
+class Request(TypedDict):
+    """A shard to read: paths, columns by role, how to decode, and the rows for `one_by_one` (`last` -1: to the end)."""
+
+    shard: str
+    rows: str
+    originals: str
+    columns: dict[str, str]
+    decode: str | None
+    threads: int
+    one_by_one: bool
+    first: int
+    last: int
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Answer requests until stdin is closed."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    # MindSpore prints there too; the parent alone talks to people.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.environ["GLOG_v"] = "4"  # noqa: SIM112  MindSpore spells it so
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # MindSpore prints to descriptor 1 too
+    os.environ["GLOG_v"] = "4"  # noqa: SIM112  MindSpore's spelling
     _end_with_parent()
-    import mindspore.dataset  # noqa: F401  takes seconds, so it is done before the first request
+    import mindspore.dataset  # noqa: F401  takes seconds, so before the first request
 
     _say(answers, ready=True)
     for line in sys.stdin:
-        request = json.loads(line)
-        walk = _one_by_one if request["one_by_one"] else _all_at_once
-        for answer in walk(request):
+        request: Request = json.loads(line)
+        answer_rows = _one_by_one if request["one_by_one"] else _all_at_once
+        for answer in answer_rows(request):
             _say(answers, **answer)
         _say(answers, done=True)
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process with its parent: a decoder that spins would not notice that it is alone."""
+    """Have the kernel kill this process when its parent ends; a hanging decoder would not notice."""
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    if os.getppid() != int(os.environ[PARENT]):  # it ended before the line above; process 1 may well be the parent
+    if os.getppid() != int(os.environ[PARENT]):  # the parent ended before prctl; do not compare with 1, which may be it
         sys.exit(1)
 
 
-def _say(answers: IO[str], **values: Any) -> None:
+def _say(answers: IO[str], **values: object) -> None:
     answers.write(json.dumps(values) + "\n")
 
 
-def _all_at_once(request: dict[str, Any]) -> Answers:
-    """Every row in order, decoded by MindSpore's threads, compared with what the builder noted; then by itself each row
-    that a decoder may have printed something about.
-    """
-    heard = _Heard(request["threads"])
-    for answer in _read_back(request, heard):
+def _all_at_once(request: Request) -> Answers:
+    """Read all rows with MindSpore's threads and compare them with ROWS; then decode suspect rows one at a time."""
+    suspects = _Suspects(request["threads"])
+    for answer in _read_back(request, suspects):
         yield answer
         if "wrong" in answer or "failed" in answer:
             return
     if not request["decode"]:
         return
-    examiner = _Examiner()
-    found = False
-    for answer in examiner.rows(request, heard.rows) if heard.rows else ():
-        found |= "row" not in answer
+    decoder = _SingleDecoder()
+    explained = False
+    for answer in decoder.rows(request, suspects.rows) if suspects.rows else ():
+        explained |= "row" not in answer
         yield answer
-    if heard.rows and not found:  # it was printed about another row, or about none
-        yield from examiner.rows(request, None)
-    yield from examiner.originals(request)
+    if suspects.rows and not explained:  # the message belongs to another row, or to none
+        yield from decoder.rows(request, None)
+    yield from decoder.originals(request)
 
 
-def _read_back(request: dict[str, Any], heard: "_Heard") -> Answers:
+def _read_back(request: Request, suspects: "_Suspects") -> Answers:
     expected = map(json.loads, Path(request["rows"]).read_bytes().splitlines())
     number = -1
-    pulse = _Pulse()
+    heartbeat = _Heartbeat()
     take_text(STDERR)
     try:
         for number, row in enumerate(_rows(request)):
-            heard.listen(number)
+            suspects.read_stderr(number)
             key, label, width, height, *_ = next(expected, _NO_ROW)
-            if (row["key"].item(), row["label"].item()) != (key, label):
-                yield {"wrong": f"row {number} reads as {row['key']} with label {row['label']}, not as {key}"}
-                return
+            for role, value in (("key", key), ("label", label)):
+                if role in row and row[role].item() != value:
+                    yield {"wrong": f"row {number} was written for {key}, its {role} reads as {row[role]}"}
+                    return
             shape = row["image"].shape
             if request["decode"] == "full" and shape != (height, width, 3):
                 yield {"bad": number, "detail": f"decodes to shape {shape}, not to {height} x {width} pixels"}
-            yield from pulse.beat(number)
+            yield from heartbeat.beat(number)
         if next(expected, None):
-            yield {"wrong": f"it reads as {many(number + 1, 'row')}, fewer than were written"}
+            yield {"wrong": f"it has {many(number + 1, 'row')}, fewer than were written"}
     except (RuntimeError, ValueError) as error:
         yield {"failed": _first_line(error)}
 
 
-class _Pulse:
-    """Says now and then how far the child is, so that it does not count as silent."""
+class _Heartbeat:
+    """Reports progress at intervals, so that the supervisor does not take the child for hanging."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def beat(self, row: int) -> Answers:
-        """The answer that names `row`, if the last one was a while ago."""
+        """Yield an answer that names `row` if the last one is older than HEARTBEAT_S."""
         now = time.monotonic()
         if now - self._last > HEARTBEAT_S:
             self._last = now
             yield {"row": row}
 
 
-class _Heard:
-    """The `rows` among which are those that something was printed about while `threads` decoded ahead.
+class _Suspects:
+    """The `rows` that decoder messages may belong to, while `threads` decode ahead.
 
-    It belongs to a row that had not come when stderr was last looked at, and that was in work by then: each thread
-    has a few rows in its queues (2 by our prefetch size), and the steps behind it a few more.
+    A message belongs to a row that was being decoded and not yet returned: each thread has 2 rows in its queue (the
+    prefetch size), and later steps have a few more.
     """
 
     def __init__(self, threads: int) -> None:
         self.rows: set[int] = set()
         self._ahead = 32 + 8 * threads
 
-    def listen(self, row: int) -> None:
-        """Look at stderr when `row` has come."""
+    def read_stderr(self, row: int) -> None:
+        """Read stderr after `row` was returned; if anything was printed, add the rows decoded since."""
         if take_text(STDERR):
             self.rows.update(range(row, row + self._ahead))
 
 
-def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(request: Request) -> Iterator[dict[str, Any]]:
     import mindspore.dataset as ds
 
-    ds.config.set_prefetch_size(2)  # decoded photos are large, and nothing waits for them
+    ds.config.set_prefetch_size(2)  # decoded photos are large, and prefetching more does not help
     names = request["columns"]
     data = ds.MindDataset(
         [request["shard"]],
@@ -167,7 +178,7 @@ def _rows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _decoding(how: str) -> list[Any]:
-    """The operations for `full`, which decodes each pixel, or `strip`, which decodes each JPEG to its end."""
+    """Return the operations for `full` (decode every pixel) or `strip` (read every JPEG to its end)."""
     from mindspore.dataset import vision
 
     return [vision.Decode()] if how == "full" else [_to_end, _strip()]
@@ -180,21 +191,21 @@ def _to_end(image: Any) -> Any:
 
 
 def _strip() -> Any:
-    """The trainer's own RandomCropDecodeResize, given the crop that is as high as the image and next to nothing wide.
+    """Return the trainer's RandomCropDecodeResize with a crop of full height and minimal width.
 
-    Of a JPEG it reads every scan to its end, and leaves out the arithmetic of the other columns' pixels, which cannot
-    fail. It finds what Decode finds in a quarter of the time. Other formats are decoded in full.
+    It reads every scan of a JPEG to its end but skips the pixel arithmetic of the other columns, which cannot fail. So
+    it finds the same errors as Decode in a quarter of the time. Other formats are decoded in full.
     """
     from mindspore.dataset import vision
 
-    # No crop of the whole area and this ratio fits into an image, so after one attempt MindSpore takes the full
-    # height. A much smaller ratio rounds to a crop of one pixel, which fits anywhere (measured on 2.10).
+    # No crop with the whole area and this ratio fits, so MindSpore falls back to the full height after one attempt.
+    # A much smaller ratio is rounded to a crop of one pixel, which fits anywhere (measured on 2.10).
     narrow = (9e-4, 1e-3)
     return vision.RandomCropDecodeResize(8, (1.0, 1.0), narrow, vision.Inter.NEAREST, max_attempts=1)
 
 
 def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
-    """Decodes each JPEG of the file of originals to its end; the number of each."""
+    """Decode each JPEG of the originals file to its end; yield the number of each entry."""
     import mindspore.dataset as ds
     import numpy as np
 
@@ -210,13 +221,13 @@ def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
         yield row["entry"].item()
 
 
-def _one_by_one(request: dict[str, Any]) -> Answers:
-    """The rows from `first` to `last` (-1: all that follow), each by itself, announced before it is decoded."""
-    yield from _Examiner().rows(request, None, with_originals=True)
+def _one_by_one(request: Request) -> Answers:
+    """Decode the rows from `first` to `last` (-1: the last row) one at a time; announce each row before."""
+    yield from _SingleDecoder().rows(request, None, with_originals=True)
 
 
-class _Examiner:
-    """Decodes one image at a time, and listens to the decoders."""
+class _SingleDecoder:
+    """Decodes one image at a time and captures the decoder messages about it."""
 
     def __init__(self) -> None:
         from mindspore.dataset import vision
@@ -224,8 +235,8 @@ class _Examiner:
         self._full, self._strip = vision.Decode(), _strip()
         self._error: str | None = None
 
-    def rows(self, request: dict[str, Any], wanted: set[int] | None, with_originals: bool = False) -> Answers:
-        """What is to be said of the images of the `wanted` rows between `first` and `last`, or of all of them."""
+    def rows(self, request: Request, wanted: set[int] | None, with_originals: bool = False) -> Answers:
+        """Decode the `wanted` rows between `first` and `last`; None means all of them."""
         first, last = request["first"], request["last"]
         originals = read_originals(Path(request["originals"])) if with_originals else iter(())
         original = next(originals, None)
@@ -243,29 +254,29 @@ class _Examiner:
                 if data:
                     yield from self._complaints(number, data)
 
-    def originals(self, request: dict[str, Any]) -> Answers:
-        """What is to be said of the JPEGs that rows were made from, which no trainer decodes."""
+    def originals(self, request: Request) -> Answers:
+        """Decode the originals of re-encoded JPEGs, which the trainer never reads."""
         path = Path(request["originals"])
         if not path.is_file():
             return
-        heard = _Heard(request["threads"])
-        pulse = _Pulse()
-        wanted: set[int] | None = heard.rows
+        suspects = _Suspects(request["threads"])
+        heartbeat = _Heartbeat()
+        wanted: set[int] | None = suspects.rows
         try:
             for entry in _decoded_originals(path, request["threads"]):
-                heard.listen(entry)
-                yield from pulse.beat(entry)
-        except RuntimeError:  # not every JPEG that Pillow reads is one that MindSpore does; such a one says nothing
+                suspects.read_stderr(entry)
+                yield from heartbeat.beat(entry)
+        except RuntimeError:  # MindSpore cannot decode every JPEG that Pillow can; such an original is no error
             wanted = None
-        found = False
-        for answer in self._examined_originals(path, wanted) if wanted != set() else ():
-            found |= "complaint" in answer
+        explained = False
+        for answer in self._selected_originals(path, wanted) if wanted != set() else ():
+            explained |= "complaint" in answer
             yield answer
-        if wanted and not found:
-            yield from self._examined_originals(path, None)
+        if wanted and not explained:
+            yield from self._selected_originals(path, None)
 
-    def _examined_originals(self, path: Path, wanted: set[int] | None) -> Answers:
-        """What is to be said of the `wanted` entries of the file of originals, or of all of them."""
+    def _selected_originals(self, path: Path, wanted: set[int] | None) -> Answers:
+        """Decode the `wanted` entries of the originals file; None means all of them."""
         for entry, (number, data) in enumerate(read_originals(path)):
             if wanted is None or entry in wanted:
                 yield {"row": number}
@@ -274,8 +285,8 @@ class _Examiner:
     def _image(self, number: int, data: bytes) -> Answers:
         printed = self._decode(data)
         if self._error:
-            # An image may be charged with an error that the one before it left behind in the decoder (measured on
-            # 2.10), so only one that fails again is at fault.
+            # The decoder may report an error of the previous image (measured on 2.10), so only an image that fails
+            # twice is rejected.
             printed = self._decode(data)
         if self._error:
             yield {"bad": number, "detail": self._error}
@@ -294,9 +305,9 @@ class _Examiner:
             yield {"unheard": number, "detail": self._error}
 
     def _decode(self, data: bytes) -> str:
-        """What decoders print about an image that is decoded in full, and by the strip; notes the error of the former.
+        """Decode an image in full and by `_strip`; return the printed text and set `_error`.
 
-        The strip reads a JPEG to its end, which full decoding need not do.
+        The strip reads a JPEG to its end, which full decoding may not do.
         """
         import numpy as np
 
@@ -314,16 +325,16 @@ class _Examiner:
         try:
             self._strip(np.frombuffer(read_to_end(data), np.uint8))
         except RuntimeError as error:
-            # Decode and the strip fail over the same files, but for want of memory.
+            # Both fail on the same files, except when memory is short.
             self._error = self._error or _first_line(error)
         return take_text(STDERR)
 
 
 def _first_line(error: Exception) -> str:
-    """MindSpore's messages carry rulers and source lines; the sentence stands behind [ERROR]."""
+    """Return the sentence after [ERROR]; MindSpore's messages have rulers and source lines around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    said = next((line for line in lines if line.startswith("[ERROR]")), lines[0])
-    return said.removeprefix("[ERROR]").strip()[:200]
+    sentence = next((line for line in lines if line.startswith("[ERROR]")), lines[0])
+    return sentence.removeprefix("[ERROR]").strip()[:200]
 
 
 if __name__ == "__main__":

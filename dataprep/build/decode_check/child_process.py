@@ -1,4 +1,4 @@
-"""One child process that decodes with MindSpore (prove.py): requests to it, its answers, and how it was lost."""
+"""A child process that decodes with MindSpore (child.py): requests, answers, and the reasons of its loss."""
 
 import json
 import os
@@ -7,19 +7,18 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from dataprep.build.decode_check.child import PARENT
+from dataprep.build.decode_check.child import PARENT, Answer, Answers, Request
 from dataprep.errors import DataprepError
 from schemas.process.native_stderr import stderr_file, take_text
 
 START_S = 300.0
 SLICE_S = 1.0
-STOPPED_S = 30.0  # a child that a signal has stopped for so long is not waited for any longer, also while it starts
+STOPPED_S = 30.0  # give up on a child that was stopped by a signal for this long, also during its start
 COMMAND = (sys.executable, "-m", "dataprep.build.decode_check.child")
-# What MindSpore, OpenCV, libjpeg, OpenBLAS, Python and the loader say when memory is short.
+# Messages of MindSpore, OpenCV, libjpeg, OpenBLAS, Python and the loader when memory is short.
 _NO_MEMORY = re.compile(
     r"bad[_ ]alloc|memoryerror|(insufficient|out of|not enough|no more) memory|(cannot|can't|failed to|unable to) "
     r"(allocate|map segment)|alloc\w* (\w+ )?(failed|failure)|can't start new thread|pthread_create failed|"
@@ -29,25 +28,25 @@ _NO_MEMORY = re.compile(
 
 
 class ChildLost(Exception):
-    """The child can answer no more. `blameless` if no image can be the reason."""
+    """The child cannot answer any more. `external` is True if no image can be the cause."""
 
-    blameless = False
+    external = False
 
 
 class ChildKilled(ChildLost):
-    """The child was ended by SIGKILL: by the kernel for want of memory, or by a person; decoders do not send it."""
+    """The child was killed by SIGKILL: by the kernel when memory is short, or by a user; decoders do not send it."""
 
-    blameless = True
+    external = True
 
 
 class OutOfMemory(ChildLost):
-    """The child was refused memory, in whatever words."""
+    """The child ran out of memory."""
 
-    blameless = True
+    external = True
 
 
 class ChildDied(ChildLost):
-    """The child ended by another signal or an exit code; `by_signal` says which of them."""
+    """The child ended by another signal (`by_signal`) or with an exit code."""
 
     def __init__(self, text: str, by_signal: bool) -> None:
         super().__init__(text)
@@ -55,32 +54,32 @@ class ChildDied(ChildLost):
 
 
 class ChildLostAtStart(ChildLost):
-    """The child was ended by a signal while it started, as happens where memory is short; no image was named to it."""
+    """The child was ended by a signal during its start, usually because memory is short; it had no image yet."""
 
-    blameless = True
+    external = True
 
 
 class ChildSilent(ChildLost):
-    """The child was busy for longer than one image may take."""
+    """The child was busy for longer than the deadline of one image."""
 
 
 class ChildStopped(ChildLost):
-    """The child was silent while it did not run: stopped by a signal, or waiting for a disk."""
+    """The child did not answer because it did not run: stopped by a signal, or waiting for a disk."""
 
-    blameless = True
+    external = True
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return True if a message of a decoder or of an ended process tells of memory that was refused."""
+    """Return True if the message of a decoder or process means that memory could not be allocated."""
     return bool(_NO_MEMORY.search(text))
 
 
 class DecoderChild:
-    """Starts at once. Whichever method raises ChildLost, the child is ended by then."""
+    """Starts immediately. Once a method has raised ChildLost, the child is ended."""
 
     def __init__(self, scratch: Path, command: Sequence[str]) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        # Its folder is another, so a relative entry would not be found. MindSpore takes paths as UTF-8 in any locale.
+        # MindSpore takes paths as UTF-8 in any locale.
         env = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", PARENT: str(os.getpid())}
         self._stderr = stderr_file()
         self._process = subprocess.Popen(
@@ -91,7 +90,7 @@ class DecoderChild:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends it
+            start_new_session=True,  # Ctrl-C goes to the parent, which ends the child
         )
         assert self._process.stdout is not None
         self._selector = selectors.DefaultSelector()
@@ -100,15 +99,15 @@ class DecoderChild:
         self._ended = False
 
     def kill(self) -> None:
-        """End the process from any thread; whoever waits for it gets a ChildLost."""
+        """End the process from any thread; a pending `ask` raises ChildLost."""
         self._process.kill()
 
-    def ask(self, request: dict[str, Any], deadline_s: float) -> Iterator[dict[str, Any]]:
-        """The answers to one request, up to `done`, none of which may take longer than `deadline_s` seconds.
+    def ask(self, request: Request, deadline_s: float) -> Answers:
+        """Yield the answers to one request, up to `done`. Each may take `deadline_s` seconds.
 
-        Raises DataprepError when MindSpore cannot be started.
+        Raise ChildLost, or DataprepError if MindSpore cannot be started.
         """
-        if self._ended:  # and no other could be started
+        if self._ended:  # and starting another child failed
             raise ChildKilled("the decode process is gone")
         if not self._ready:
             self._await_start()
@@ -125,17 +124,17 @@ class DecoderChild:
         try:
             self._answer(START_S)
         except ChildDied as lost:
-            if lost.by_signal:  # what is installed wrongly ends by an exit code, each time
+            if lost.by_signal:  # a wrong installation ends with an exit code
                 raise ChildLostAtStart(f"{lost} while it started") from None
             raise DataprepError(
-                f"MindSpore cannot be started to prove the shards ({lost}); see what `python -c 'import mindspore'` "
-                "says, or go without with --prove off"
+                f"MindSpore cannot be started for the decode check ({lost}); run `python -c 'import mindspore'` to see "
+                "why, or skip the check with --prove off"
             ) from None
-        except ChildSilent as lost:  # no image was named to it
+        except ChildSilent as lost:  # it had no image yet
             raise ChildStopped(str(lost)) from None
         self._ready = True
 
-    def _answer(self, deadline_s: float) -> dict[str, Any]:
+    def _answer(self, deadline_s: float) -> Answer:
         silent_s = self._silence(deadline_s)
         if silent_s:
             runs = self._state() not in "TtD"
@@ -147,13 +146,13 @@ class DecoderChild:
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
             self._lose()
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         return answer
 
     def _silence(self, deadline_s: float) -> float:
-        """Wait for an answer: 0 when there is one within the deadline, else the seconds waited, which are fewer where
-        the child is stopped. Time in which this process was stopped too, such as by SIGSTOP to the whole job, counts as
-        one slice.
+        """Wait for an answer. Return 0 if it comes within the deadline, else the seconds waited.
+
+        The wait is shorter if the child is stopped. Time in which this process was stopped too counts as one slice.
         """
         left_s, stopped_s = deadline_s, 0.0
         while left_s > 0 and stopped_s < STOPPED_S:
@@ -164,26 +163,26 @@ class DecoderChild:
         return 0.0 if self._selector.select(0) else deadline_s - max(0.0, left_s)
 
     def _state(self) -> str:
-        """The process state as proc(5) has it: T and t stopped, D waiting for a disk."""
+        """Return the process state of proc(5): T or t is stopped, D is waiting for a disk."""
         try:
             return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2][:1] or "?"
         except OSError:
             return "?"
 
     def _lose(self) -> None:
-        """The child has closed its end of a pipe: raise the ChildLost that says why."""
+        """Raise the ChildLost for a child that has closed its end of a pipe."""
         code = self._process.wait()
-        said = take_text(self._stderr)
+        message = take_text(self._stderr)
         self.end()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         if code == -signal.SIGKILL:
             raise ChildKilled("the decode process was killed (signal 9)")
-        if is_out_of_memory(said):
-            raise OutOfMemory(f"the decode process was refused memory and ended by {how}")
+        if is_out_of_memory(message):
+            raise OutOfMemory(f"the decode process ran out of memory and ended by {how}")
         raise ChildDied(f"the decoder ended by {how}", code < 0)
 
     def end(self) -> None:
-        """End the process and close what belongs to it; may be called again."""
+        """End the process and close its files; safe to call twice."""
         if self._ended:
             return
         self._ended = True

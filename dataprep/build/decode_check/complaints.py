@@ -1,7 +1,7 @@
-"""Classifies what C decoders print about an image that they decode all the same: damage, or an oddity without effect.
+"""Classify warnings that C decoders print while they decode an image: damaged pixels or harmless.
 
-libjpeg fills the rest of a damaged picture with grey or smear and prints one line. The texts are those of libjpeg's
-jerror.h and of libpng.
+libjpeg fills the rest of a damaged image with grey and prints one line. The texts are those of libjpeg's jerror.h and
+of libpng.
 """
 
 import re
@@ -23,7 +23,7 @@ _HARMLESS_JPEG = (
     ("Invalid SOS parameters for sequential JPEG", "jpeg_scan_parameters"),
     ("Corrupt JPEG data: bad ICC marker", "jpeg_icc"),
 )
-# Pixels of a PNG are under checksums, which are verified while a shard is built; what libpng warns of is beside them.
+# The pixels of a PNG have checksums, verified at build time; libpng's warnings concern other chunks.
 _HARMLESS_PNG = (
     ("libpng warning: iCCP", "png_iccp"),
     ("libpng warning: IDAT: Extra compressed data", "png_extra_data"),
@@ -34,7 +34,7 @@ _HARMLESS_PNG = (
 
 @dataclass(frozen=True)
 class Complaint:
-    """One message about an image: the `name` to count it by, its `text`, and if it tells of `damage` to pixels."""
+    """A decoder message, counted under `name`. `damage` is True if it means wrong pixels."""
 
     name: str
     text: str
@@ -42,23 +42,23 @@ class Complaint:
 
 
 def complaints(data: bytes, decode: Callable[[bytes], str]) -> list[Complaint]:
-    """What the decoder has to say about the JPEG or PNG `data`; `decode` returns what it prints about an image.
+    """Return the decoder messages about the JPEG or PNG `data`. `decode` decodes an image and returns what was printed.
 
-    A message that is not printed again about the same image is of something else. Where all messages about a JPEG are
-    harmless, it is decoded once more without what they are about.
+    A message that is not repeated on a second decode does not belong to the image. If all messages about a JPEG are
+    harmless, it is decoded again without the segments that caused them, to find hidden damage.
     """
     printed = decode(data)
     if not printed:
         return []
-    again = set(_lines(decode(data)))
-    found = [_classify(line, data) for line in _lines(printed) if line in again]
-    if found and data.startswith(b"\xff\xd8") and not any(complaint.damage for complaint in found):
-        bare = bare_jpeg(data, padded=any(complaint.name == _PADDING for complaint in found))
+    repeated = set(_lines(decode(data)))
+    visible = [_classify(line, data) for line in _lines(printed) if line in repeated]
+    if visible and data.startswith(b"\xff\xd8") and not any(complaint.damage for complaint in visible):
+        bare = bare_jpeg(data, padded=any(complaint.name == _PADDING for complaint in visible))
         hidden = [_classify(line, bare) for line in _lines(decode(bare))]
-        if any(complaint.damage for complaint in hidden):  # then the zeros are a part of the scan that was overwritten
-            found = [complaint for complaint in found if complaint.name != _PADDING]
-        found += [complaint for complaint in hidden if complaint not in found]
-    return found
+        if any(complaint.damage for complaint in hidden):  # then the zeros are overwritten scan data
+            visible = [complaint for complaint in visible if complaint.name != _PADDING]
+        visible += [complaint for complaint in hidden if complaint not in visible]
+    return visible
 
 
 def _lines(printed: str) -> list[str]:
@@ -72,7 +72,7 @@ def _classify(line: str, data: bytes) -> Complaint:
 
 
 def _of_jpeg(line: str, data: bytes) -> Complaint:
-    """A message that is not known to be harmless counts as damage: all others of libjpeg's tell of wrong pixels."""
+    """Classify a message about a JPEG. Any that is not known to be harmless means wrong pixels."""
     name = _named(line, _HARMLESS_JPEG)
     surplus = _SURPLUS.fullmatch(line)
     if surplus and name is None:
@@ -85,9 +85,9 @@ def _named(line: str, table: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def _name_surplus(data: bytes, count: int, marker: int) -> str | None:
-    """The name of `count` bytes that belong to nothing before a marker, None if they are what damage has left."""
+    """Return the name of `count` extraneous bytes before a marker, None if they are a sign of damage."""
     if marker in _RESTARTS and (restarted := with_restart_at_end(data)) and marker == restarted.marker:
-        marker = EOI  # which stands there in the file itself
+        marker = EOI  # the marker in the file itself
     behind_scan = False
     for segment in segments(data):
         if segment.marker == EOI:

@@ -1,4 +1,4 @@
-"""Who proves a shard: nobody, one child of this process, or the workers of an engine, each with a child of its own."""
+"""Run the decode check: not at all, in one child of this process, or in a child of each worker of an engine."""
 
 import threading
 from collections import Counter
@@ -10,16 +10,14 @@ from pathlib import Path
 from time import perf_counter
 
 from dataprep.build.decode_check.originals import ORIGINALS
-from dataprep.build.decode_check.supervisor import Fault, Prover, ShardFiles
+from dataprep.build.decode_check.supervisor import DecodeChecker, Fault, ShardFiles
 from dataprep.build.receipt import ROWS, Receipt
 from schemas.record import load_schema
 
 
 @dataclass(frozen=True)
-class Proof:
-    """What was found at fault in a shard, the seconds that looking took, and the other images that decoders warned of
-    by kind of warning.
-    """
+class DecodeResult:
+    """Result for one shard: images to reject, seconds taken, and counts of decoder warnings about the other images."""
 
     faults: list[Fault]
     seconds: float
@@ -27,10 +25,8 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class ProveOptions:
-    """How shards are proved: `decode` and `keep_damaged` as Prover takes them, in `threads`; `scratch` is where the
-    decoder leaves dumps.
-    """
+class DecodeCheckOptions:
+    """Arguments of DecodeChecker; `schema` is a name or path. The decoder may leave dumps in the folder `scratch`."""
 
     schema: str
     scratch: Path
@@ -39,38 +35,38 @@ class ProveOptions:
     deadline_s: float
     keep_damaged: bool = False
 
-    def start(self) -> Prover:
-        """A child that proves so."""
+    def start(self) -> DecodeChecker:
+        """Start a child with these options."""
         schema = load_schema(self.schema)
-        return Prover(schema, self.scratch, self.decode, self.threads, self.deadline_s, self.keep_damaged)
+        return DecodeChecker(schema, self.scratch, self.decode, self.threads, self.deadline_s, self.keep_damaged)
 
 
-Prove = Callable[[Receipt], "Future[Proof]"]
+DecodeCheck = Callable[[Receipt], "Future[DecodeResult]"]
 
 
-def unproved(receipt: Receipt) -> "Future[Proof]":
-    """The proof of a shard that is not looked at."""
-    future: Future[Proof] = Future()
-    future.set_result(Proof([], 0.0))
+def no_decode_check(receipt: Receipt) -> "Future[DecodeResult]":
+    """Return an empty result without reading the shard."""
+    future: Future[DecodeResult] = Future()
+    future.set_result(DecodeResult([], 0.0))
     return future
 
 
 @contextmanager
-def proving_here(manner: ProveOptions) -> Iterator[Prove]:
-    """One child for all shards, and a thread that talks to it."""
-    with manner.start() as prover, ThreadPoolExecutor(1) as thread:
+def local_decode_check(options: DecodeCheckOptions) -> Iterator[DecodeCheck]:
+    """Check all shards in one child; a thread of this process talks to it."""
+    with options.start() as checker, ThreadPoolExecutor(1) as thread:
         try:
-            yield lambda receipt: thread.submit(_prove, prover, _files(receipt))
+            yield lambda receipt: thread.submit(_check, checker, _files(receipt))
         except BaseException:
-            prover.stop()
+            checker.stop()
             thread.shutdown(wait=True, cancel_futures=True)
             raise
 
 
 @contextmanager
-def proving_there(manner: ProveOptions, executor: Executor) -> Iterator[Prove]:
-    """Each worker proves shards in a child that it keeps, so that proof grows with the machines as building does."""
-    yield lambda receipt: executor.submit(prove_in_worker, manner, _files(receipt))
+def distributed_decode_check(options: DecodeCheckOptions, executor: Executor) -> Iterator[DecodeCheck]:
+    """Check each shard in a child of a worker, so that the check scales with the number of machines."""
+    yield lambda receipt: executor.submit(check_in_worker, options, _files(receipt))
 
 
 def _files(receipt: Receipt) -> ShardFiles:
@@ -79,28 +75,28 @@ def _files(receipt: Receipt) -> ShardFiles:
     return ShardFiles(attempt / receipt.shard.name, receipt.shard.rows, attempt / ROWS, attempt / ORIGINALS)
 
 
-def _prove(prover: Prover, files: ShardFiles) -> Proof:
+def _check(checker: DecodeChecker, files: ShardFiles) -> DecodeResult:
     started = perf_counter()
-    verdict = prover.prove(files)
-    return Proof(verdict.faults, perf_counter() - started, verdict.warnings)
+    findings = checker.check(files)
+    return DecodeResult(findings.faults, perf_counter() - started, findings.warnings)
 
 
-_child: tuple[ProveOptions, Prover] | None = None  # of this worker process
+_child: tuple[DecodeCheckOptions, DecodeChecker] | None = None  # of this worker process
 _child_lock = threading.Lock()
 
 
-def prove_in_worker(manner: ProveOptions, files: ShardFiles) -> Proof:
-    """Prove a shard in this process's own child, which is started for the first and kept for the next."""
+def check_in_worker(options: DecodeCheckOptions, files: ShardFiles) -> DecodeResult:
+    """Check a shard in the child of this worker process. The child is started once and reused."""
     global _child
     with _child_lock:
-        if _child is None or _child[0] != manner:
+        if _child is None or _child[0] != options:
             _end()
-            _child = manner, manner.start()
-        return _prove(_child[1], files)
+            _child = options, options.start()
+        return _check(_child[1], files)
 
 
 def end_child() -> None:
-    """End this process's child, if it has one."""
+    """End the child of this process, if any."""
     with _child_lock:
         _end()
 

@@ -1,7 +1,7 @@
-"""JPEGs as they were before they were re-encoded, kept beside a built shard until it is proved.
+"""Original bytes of re-encoded JPEGs, stored beside a built shard until its decode check.
 
-Pillow decodes damaged JPEGs without a word, and a resized or rotated picture does not show it. So the decode check
-reads these too.
+Pillow decodes damaged JPEGs without a warning, and the re-encoded image hides the damage. So the decode check reads
+the originals too.
 """
 
 import struct
@@ -14,26 +14,26 @@ _HEAD = struct.Struct("<QQ")  # row number, bytes
 
 
 class OriginalsWriter:
-    """Appends to the file of an attempt folder, which is made when there is something to write."""
+    """Appends to ORIGINALS in an attempt folder. The file is created at the first entry."""
 
     def __init__(self, attempt: Path) -> None:
         self._path = attempt / ORIGINALS
         self._file: BinaryIO | None = None
 
     def add(self, row: int, data: bytes) -> None:
-        """Keep the JPEG that row `row` was made from; rows come in order."""
+        """Add the original JPEG of `row`; rows must be in order."""
         if self._file is None:
             self._file = self._path.open("wb")
         self._file.write(_HEAD.pack(row, len(data)) + data)
 
     def close(self) -> None:
-        """Write out what is buffered."""
+        """Flush and close the file."""
         if self._file is not None:
             self._file.close()
 
 
 def read_originals(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Row number and JPEG of each entry; none where there is no file."""
+    """Yield the row number and JPEG of each entry; nothing if there is no file."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

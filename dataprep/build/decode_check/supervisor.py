@@ -1,14 +1,15 @@
-"""Lets a child process read shards back with the trainer's decoder, and finds the images that are at fault."""
+"""Supervise the child that reads shards back with the trainer's decoder, and find the images to reject."""
 
 import errno
 import os
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dataprep.build.decode_check.child import Answer, Answers, Request
 from dataprep.build.decode_check.child_process import (
     COMMAND,
     ChildDied,
@@ -22,15 +23,15 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.items import portable_path
 from schemas.record import RecordSchema
 
-# A row is at fault when it ends or silences so many fresh children that have nothing else to decode.
+# A row is rejected if this many new children crash or hang while decoding it alone.
 TRIALS = 2
-# After so many losses of a child over one shard that no image explains, the job ends.
+# The job ends after this many losses of the child on one shard that no image explains.
 MAX_UNEXPLAINED = 3
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The image of a row that cannot be given to the trainer's decoder, or that it says is damaged."""
+    """An image that the trainer's decoder cannot decode or reports as damaged."""
 
     row: int
     reason: str
@@ -38,7 +39,7 @@ class Fault:
 
 
 class ShardFiles(NamedTuple):
-    """A built shard, its number of rows, its ROWS file, and the file of re-encoded JPEGs if there may be one."""
+    """Path and row count of a built shard, its ROWS file, and the originals of re-encoded JPEGs, if any."""
 
     shard: Path
     rows: int
@@ -47,31 +48,30 @@ class ShardFiles(NamedTuple):
 
 
 @dataclass
-class Verdict:
-    """The images at fault, and how many of the others are odd by kind of warning. Kept by row, so that a row may be
-    looked at again.
-    """
+class Findings:
+    """Images to reject, and warnings about the others, both by row: a row that is decoded again replaces its entry."""
 
-    by_row: dict[int, Fault] = field(default_factory=dict)
-    odd: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    fault_by_row: dict[int, Fault] = field(default_factory=dict)
+    rows_by_warning: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @property
     def faults(self) -> list[Fault]:
-        """The images at fault, by row."""
-        return [self.by_row[row] for row in sorted(self.by_row)]
+        """Images to reject, in row order."""
+        return [self.fault_by_row[row] for row in sorted(self.fault_by_row)]
 
     @property
     def warnings(self) -> Counter[str]:
-        """Images without fault, by the kind of warning that a decoder gave."""
-        return Counter({name: len(rows - self.by_row.keys()) for name, rows in sorted(self.odd.items())})
+        """Number of accepted images per decoder warning."""
+        rejected = self.fault_by_row.keys()
+        return Counter({name: len(rows - rejected) for name, rows in sorted(self.rows_by_warning.items())})
 
 
-class Prover:
-    """One child that proves one shard after the other. A context manager; the child starts at once.
+class DecodeChecker:
+    """Checks shards one at a time in a child process. A context manager; the child starts immediately.
 
-    `decode` says how rows are decoded: `full`, `strip` (see prove._strip), or None to read them only. `deadline_s` is
-    how long the child may be silent, `threads` how many threads decode. With `keep_damaged` images that a decoder says
-    are damaged are counted, not at fault.
+    `decode` is `full`, `strip` (see child.py), or None to read rows without decoding. `threads` decode in parallel.
+    `deadline_s` limits the time between two answers of the child. With `keep_damaged`, images that a decoder reports
+    as damaged are counted as warnings instead of rejected.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Prover:
         threads: int,
         deadline_s: float,
         keep_damaged: bool = False,
-        command: Any = COMMAND,
+        command: Sequence[str] = COMMAND,
     ) -> None:
-        self._columns = {role: schema.column(role) for role in ("image", "label", "key")}
+        self._columns = {field.role: field.name for field in schema.fields if field.role}
         self._scratch = Path(tempfile.mkdtemp(prefix="prove-", dir=scratch))
         self._decode = decode
         self._threads = threads
@@ -95,78 +95,78 @@ class Prover:
         self._unexplained = 0
         self._child = self._start()
 
-    def __enter__(self) -> "Prover":
+    def __enter__(self) -> "DecodeChecker":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._child.end()
 
     def stop(self) -> None:
-        """End the child from another thread: whoever waits for it gets a DataprepError."""
+        """End the child from another thread; a pending `check` raises DataprepError."""
         self._closed = True
         self._child.kill()
 
-    def prove(self, files: ShardFiles) -> Verdict:
-        """The verdict on a shard: without a fault every row reads back as it was noted.
+    def check(self, files: ShardFiles) -> Findings:
+        """Read back a shard and return the images to reject; without any, every row matches its ROWS entry.
 
-        Raises DataprepError when the shard reads back wrong, or when MindSpore fails and no image is to blame; TryLater
-        when the child was lost again and again for another reason than an image.
+        Raise DataprepError if a row differs, or if MindSpore fails and no image is the cause; TryLater if the child is
+        lost repeatedly and no image is the cause.
         """
         self._unexplained = 0
-        row_by_row: Verdict | None = None
-        while files.rows:  # MindDataset reads an empty shard within a set, but refuses it alone
+        row_by_row: Findings | None = None
+        while files.rows:  # MindDataset accepts an empty shard in a set, but not alone
             loss: ChildLost | None = None
             try:
-                verdict, why = self._all_at_once(files)
-                if why is None:
-                    return row_by_row or verdict
+                findings, error = self._all_at_once(files)
+                if error is None:
+                    return row_by_row or findings
                 if row_by_row or not self._decode:
-                    raise DataprepError(_no_culprit(files, why))
+                    raise DataprepError(_unexplained_error(files, error))
             except ChildLost as lost:
                 loss = lost
-            if row_by_row is None and self._decode and not (loss and loss.blameless):
+            if row_by_row is None and self._decode and not (loss and loss.external):
                 row_by_row = self._row_by_row(files)
-                if row_by_row.by_row:
+                if row_by_row.faults:
                     return row_by_row
             if loss:
-                self._excuse(files, loss)
-        return Verdict()
+                self._count_unexplained(files, loss)
+        return Findings()
 
-    def _all_at_once(self, files: ShardFiles) -> tuple[Verdict, str | None]:
-        """The verdict, and MindSpore's words if it gave up."""
-        verdict = Verdict()
+    def _all_at_once(self, files: ShardFiles) -> tuple[Findings, str | None]:
+        """Return the findings, and MindSpore's error message if it failed."""
+        findings = Findings()
         wrong, failed = None, None
         for answer in self._ask(files, one_by_one=False):
             wrong = answer.get("wrong", wrong)
             failed = answer.get("failed", failed)
-            self._note(answer, verdict)
+            self._note(answer, findings)
         if wrong:
             raise DataprepError(f"shard {files.shard.name} does not read back as written: {wrong}; check the disk")
-        return verdict, failed
+        return findings, failed
 
-    def _row_by_row(self, files: ShardFiles) -> Verdict:
-        """Decode each row by itself; one that may have ended the child is tried alone."""
-        verdict = Verdict()
+    def _row_by_row(self, files: ShardFiles) -> Findings:
+        """Decode rows one at a time; confirm the row at which the child was lost."""
+        findings = Findings()
         first = 0
         while first < files.rows:
             row = -1
             try:
                 for answer in self._ask(files, one_by_one=True, first=first):
                     row = answer.get("row", row)
-                    self._note(answer, verdict)
-                return verdict
+                    self._note(answer, findings)
+                return findings
             except ChildLost as lost:
-                fault = None if lost.blameless or row < 0 else self._blame(files, row)
+                fault = None if lost.external or row < 0 else self._confirm_fault(files, row)
                 first = max(first, row)
                 if fault is None:
-                    self._excuse(files, lost)
+                    self._count_unexplained(files, lost)
                     continue
-                verdict.by_row[row] = fault
+                findings.fault_by_row[row] = fault
                 first = row + 1
-        return verdict
+        return findings
 
-    def _blame(self, files: ShardFiles, row: int) -> Fault | None:
-        """The fault of a row that ends or silences fresh children which decode nothing else; None if one survives."""
+    def _confirm_fault(self, files: ShardFiles, row: int) -> Fault | None:
+        """Decode one row in new children. Return its fault if all crash or hang, None if one succeeds."""
         lost: list[ChildLost] = []
         while len(lost) < TRIALS:
             announced = False
@@ -175,42 +175,42 @@ class Prover:
                     announced |= answer.get("row") == row
                 return None
             except ChildLost as error:
-                if error.blameless or not announced:
-                    self._excuse(files, error)
+                if error.external or not announced:
+                    self._count_unexplained(files, error)
                 else:
                     lost.append(error)
         died = next((error for error in lost if isinstance(error, ChildDied)), None)
         return Fault(row, "decoder_crash" if died else "decoder_hang", str(died or lost[-1]))
 
-    def _excuse(self, files: ShardFiles, lost: ChildLost) -> None:
-        """Count a loss that no image explains; raises TryLater when it was one too many."""
+    def _count_unexplained(self, files: ShardFiles, lost: ChildLost) -> None:
+        """Count a loss that no image explains; raise TryLater at MAX_UNEXPLAINED."""
         self._unexplained += 1
-        self._threads = 1  # a decoder refused memory may also end by a signal, and one thread needs the least
+        self._threads = 1  # a decoder out of memory may also crash; one thread needs the least
         if self._unexplained >= MAX_UNEXPLAINED:
             raise TryLater(
-                f"the process that decodes shards with MindSpore was lost {self._unexplained} times over "
-                f"{files.shard.name}, and no image is to blame (the last time {lost}); most often memory is short: "
-                "give the job more memory or fewer --workers, then the same command goes on"
+                f"the process that decodes shards with MindSpore was lost {self._unexplained} times on "
+                f"{files.shard.name}, and no image is the cause (last: {lost}); the usual cause is too little memory: "
+                "give the job more memory or fewer --workers, then the same command resumes"
             )
 
-    def _note(self, answer: dict[str, Any], verdict: Verdict) -> None:
-        """Add an answer to the verdict; raises OutOfMemory for an error that says nothing about the image."""
-        error = answer.get("failed", "" if "complaint" in answer else answer.get("detail", ""))
+    def _note(self, answer: Answer, findings: Findings) -> None:
+        """Add an answer to the findings; raise OutOfMemory for an error that does not concern the image."""
+        error = str(answer.get("failed", "" if "complaint" in answer else answer.get("detail", "")))
         if is_out_of_memory(error):
             self._replace()
             raise OutOfMemory(error)
         if "bad" in answer:
-            verdict.by_row[answer["bad"]] = Fault(answer["bad"], "decoder_error", answer["detail"])
+            findings.fault_by_row[answer["bad"]] = Fault(answer["bad"], "decoder_error", answer["detail"])
         if "complaint" in answer:
             row = answer["complaint"]
             if answer["damage"] and not self._keep_damaged:
-                verdict.by_row.setdefault(row, Fault(row, "corrupt", answer["detail"]))
+                findings.fault_by_row.setdefault(row, Fault(row, "corrupt", answer["detail"]))
             else:
-                verdict.odd[DAMAGED if answer["damage"] else answer["name"]].add(row)
+                findings.rows_by_warning[DAMAGED if answer["damage"] else answer["name"]].add(row)
 
-    def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Iterator[dict[str, Any]]:
-        """The child's answers to one request; a child that is lost over it is replaced by a fresh one."""
-        request = {
+    def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Answers:
+        """Yield the answers to one request; replace the child if it is lost."""
+        request: Request = {
             "shard": portable_path(files.shard.absolute()),
             "rows": portable_path(files.noted.absolute()),
             "originals": portable_path(files.originals.absolute()) if files.originals else os.devnull,
@@ -230,7 +230,7 @@ class Prover:
     def _replace(self) -> None:
         self._child.end()
         self._child = self._start()
-        if self._closed:  # since it was looked at
+        if self._closed:  # by `stop`, meanwhile
             self._child.end()
             raise DataprepError("the job was stopped")
 
@@ -241,13 +241,13 @@ class Prover:
             if error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
             raise TryLater(
-                f"the process that decodes shards with MindSpore cannot be started ({error.strerror}): memory or "
-                "processes are short; give the job more or use fewer --workers, then the same command goes on"
+                f"the process that decodes shards with MindSpore cannot be started ({error.strerror}): too little "
+                "memory or too many processes; raise the limit or use fewer --workers, then the same command resumes"
             ) from None
 
 
-def _no_culprit(files: ShardFiles, why: str) -> str:
+def _unexplained_error(files: ShardFiles, error: str) -> str:
     return (
-        f"MindSpore cannot read shard {files.shard.name} ({why}), and none of its images is to blame; "
-        "run the same command again, or with --prove off --restart to go without this check"
+        f"MindSpore cannot read shard {files.shard.name} ({error}), and none of its images is the cause; "
+        "run the same command again, or with --prove off --restart to skip the decode check"
     )

@@ -1,8 +1,8 @@
-"""The engine for more machines: workers of a Dask cluster. Nothing else knows of Dask, and only its use imports it.
+"""Engine for several machines: workers of a Dask cluster. The only module that uses Dask, imported on use.
 
-Before the first task, each worker must run the same software and see the same folders; workers that join later look
-when their first task comes. Dask itself repeats the tasks of lost workers. A lost scheduler ends the job: run again,
-it resumes.
+Each worker must run the same software and see the same folders. This is checked before the first task, for workers
+that join later at their first task. Dask repeats the tasks of lost workers. A lost scheduler ends the job; the same
+command resumes it.
 """
 
 import importlib.util
@@ -32,22 +32,22 @@ from dataprep.items import encode_name
 from dataprep.options import ShardOptions
 from schemas.process.memory import is_shortage
 
-CONNECT_S = 10.0  # for the scheduler to answer
-WORKERS_S = 60.0  # without any worker
-SHARED_S = 5.0  # for a file made on one machine to be seen on another: network file systems cache listings
+CONNECT_S = 10.0  # timeout for an answer of the scheduler
+WORKERS_S = 60.0  # timeout without any worker
+SHARED_S = 5.0  # until a file appears on another machine: network file systems cache listings
 CLOSE_S = 5.0
-LOOK_S = 1.0  # between two looks at how many workers there are
+POLL_S = 1.0  # interval of counting the workers
 
 INSTALL = "--engine dask needs the package distributed: pip install distributed (the extra [dask])"
-LOST = "the connection to the Dask scheduler was lost; with a scheduler again, the same command goes on"
+LOST = "the connection to the Dask scheduler was lost; restart the scheduler, then the same command resumes"
 
 
 @dataclass(frozen=True)
 class WorkerCheck:
-    """What each worker must find as this process does. `token` is a file that the latter has put into `attempts`.
+    """Conditions for a worker: equal software, and SOURCE and `attempts` visible. `token` is a file in `attempts`.
 
-    `quiet` workers are of this job alone, and share its terminal. `source` is SOURCE as keys.portable_path gives it,
-    `encoding` what the parent's other paths are encoded with.
+    `quiet` workers belong to this job only and share its terminal. `source` is SOURCE as items.portable_path returns
+    it; `encoding` is the parent's encoding of other paths.
     """
 
     software: dict[str, str]
@@ -59,35 +59,35 @@ class WorkerCheck:
 
 
 def need_distributed() -> None:
-    """Raise DataprepError when the package is missing."""
+    """Raise DataprepError if the package is missing."""
     if importlib.util.find_spec("distributed") is None:
         raise DataprepError(INSTALL)
 
 
 @contextmanager
 def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """The workers of a Dask cluster: the one that the options name, else `workers` processes on this machine."""
-    import distributed  # noqa: F401  first: it sets up its log when it is imported
+    """Use the Dask cluster named by the options, else start `workers` processes on this machine."""
+    import distributed  # noqa: F401  before _silence: the import configures its log
 
     _silence()
     named = options.dask_address or options.dask_scheduler_file
     with _address(options, workers) as address, _client(address) as client:
         _await_workers(client)
-        ground = WorkerCheck(software(), source, attempts, f"token-{uuid.uuid4().hex}", quiet=not named)
-        (attempts / ground.token).touch()
-        _check_workers(client, ground)
-        executor = ClusterExecutor(client, ground)
+        check = WorkerCheck(software(), source, attempts, f"token-{uuid.uuid4().hex}", quiet=not named)
+        (attempts / check.token).touch()
+        check_workers(client, check)
+        executor = ClusterExecutor(client, check)
         try:
-            yield WorkerPool(executor, executor.workers, proves=True)
+            yield WorkerPool(executor, executor.workers, checks_decoding=True)
         finally:
             executor.stop()
-            with suppress(Exception):  # workers that are gone have no child either
+            with suppress(Exception):  # lost workers have no child
                 client.run(end_child)
 
 
 def _silence() -> None:
-    """Have Dask's own messages kept off the terminal; what matters of them is said by an exception."""
-    warnings.filterwarnings("ignore", "Mismatched versions found")  # the check of the workers says it in a sentence
+    """Keep Dask's messages off the terminal; exceptions report what matters."""
+    warnings.filterwarnings("ignore", "Mismatched versions found")  # check_workers reports this
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("distributed", "tornado")]
     for name in ["distributed", *names]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -98,7 +98,7 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
     if options.dask_address:
         yield options.dask_address
     elif options.dask_scheduler_file:
-        yield _told_address(options.dask_scheduler_file)
+        yield _read_address(options.dask_scheduler_file)
     else:
         cluster = _local_cluster(workers)
         try:
@@ -109,10 +109,10 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
 
 
 def _local_cluster(workers: int) -> Any:
-    """Worker processes on this machine. Raises DataprepError where it lacks what they need."""
+    """Start worker processes on this machine; raise DataprepError if that is impossible."""
     from distributed import LocalCluster
 
-    # No dashboard and only free ports, so that jobs do not meet. As with a process pool, memory is the user's.
+    # No dashboard and only free ports, so that jobs do not conflict. No memory limit, as in a process pool.
     try:
         return LocalCluster(
             n_workers=workers,
@@ -129,19 +129,19 @@ def _local_cluster(workers: int) -> Any:
         if is_shortage(cause):
             raise cause from None
         raise DataprepError(
-            f"the workers of a local Dask cluster cannot be started ({cause}); they need /dev/shm and a temporary "
-            "folder (TMPDIR) that can be written to; --engine process goes on without"
+            f"the workers of a local Dask cluster cannot be started ({cause}); they need /dev/shm and a writable "
+            "temporary folder (TMPDIR); --engine process resumes the job without them"
         ) from None
 
 
-def _told_address(path: Path) -> str:
-    """The address in a scheduler file; a scheduler that was just started has a moment to write it."""
+def _read_address(path: Path) -> str:
+    """Return the address in a scheduler file; wait CONNECT_S for a scheduler that was just started."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(path.read_bytes())["address"])
         if time.monotonic() > deadline:
-            raise TryLater(f"no Dask scheduler has told its address in {path}; start one with --scheduler-file {path}")
+            raise TryLater(f"no Dask scheduler has written its address to {path}; start it with that --scheduler-file")
         time.sleep(0.1)
 
 
@@ -152,7 +152,7 @@ def _client(address: str) -> Iterator[Any]:
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except ValueError as error:
-        raise DataprepError(f"'{address}' is no address of a Dask scheduler: {error}") from None
+        raise DataprepError(f"'{address}' is not the address of a Dask scheduler: {error}") from None
     except (OSError, TimeoutError):
         raise TryLater(f"no Dask scheduler answers at {address} within {CONNECT_S:g} s") from None
     try:
@@ -173,84 +173,84 @@ def _await_workers(client: Any) -> None:
         raise TryLater(LOST) from None
 
 
-def _check_workers(client: Any, ground: WorkerCheck) -> None:
-    """Raise DataprepError when a worker is not fit for the job, or this process does not see what it writes."""
+def check_workers(client: Any, check: WorkerCheck) -> None:
+    """Raise DataprepError if a worker fails the check, or if its files are not visible here."""
     from distributed.comm import CommClosedError
 
     try:
-        answers = client.run(probe, ground, on_error="return")
+        answers = client.run(probe, check, on_error="return")
     except OSError:
         raise TryLater(LOST) from None
     for worker, answer in answers.items():
         if isinstance(answer, CommClosedError):
-            continue  # it has died since, and the tasks that it would have got will look for themselves
+            continue  # the worker is lost; others check themselves at their first task
         if isinstance(answer, BaseException):
-            raise DataprepError(f"the Dask worker {worker} {_unfit(answer, ground)}")
-        written = ground.attempts / answer
+            raise DataprepError(f"the Dask worker {worker} {_unfit(answer, check)}")
+        written = check.attempts / answer
         if not _appears(written):
             raise DataprepError(
-                f"the Dask worker {worker} writes below {ground.attempts}, and here nothing of it is seen; "
-                "OUT must lie on a file system that all machines share, and be open to one user on all of them"
+                f"files that the Dask worker {worker} writes below {check.attempts} are not visible here; "
+                "OUT must be on a file system that all machines share, and accessible to this user on all of them"
             )
 
 
-def _unfit(error: BaseException, ground: WorkerCheck) -> str:
-    """What is wrong with a worker that has failed the check."""
+def _unfit(error: BaseException, check: WorkerCheck) -> str:
+    """Return the reason why a worker failed the check."""
     if isinstance(error, Unfit):
         return str(error)
     if isinstance(error, ImportError) or "ModuleNotFoundError" in str(error):  # Dask may send the text alone
         return f"cannot load this program ({error}); install the same mindspore-dataprep there"
     if isinstance(error, OSError):
-        return f"cannot write below {ground.attempts}: {error.strerror}"
-    return f"fails its check: {type(error).__name__}: {error}"
+        return f"cannot write below {check.attempts}: {error.strerror}"
+    return f"failed its check: {type(error).__name__}: {error}"
 
 
-# From here to the next line like this: what runs in a worker.
+# Runs in a worker.
 
 
 class Unfit(DataprepError):
-    """This worker is not fit for the job; the text is what is said behind its name."""
+    """This worker cannot take part in the job. The text continues a sentence that starts with its name."""
 
 
-_fit: set[str] = set()  # tokens of the jobs that this process was found fit for
+_fit: set[str] = set()  # tokens of the jobs whose check this process passed
 
 
-def probe(ground: WorkerCheck) -> str:
-    """Make a folder with a file as build_shard does, for the parent to look into; the file's path in `attempts`."""
-    look(ground)
-    folder = Path(tempfile.mkdtemp(prefix="probe-", dir=ground.attempts))
+def probe(check: WorkerCheck) -> str:
+    """Check this worker and write a file as build_shard does; return its path in `attempts` for the parent."""
+    check_this_worker(check)
+    folder = Path(tempfile.mkdtemp(prefix="probe-", dir=check.attempts))
     (folder / "probe").touch()
     return f"{folder.name}/probe"
 
 
-def look(ground: WorkerCheck) -> None:
-    """Raise Unfit when this process would not write the parent's bytes, or not where it looks."""
+def check_this_worker(check: WorkerCheck) -> None:
+    """Raise Unfit if this process would write other bytes than the parent, or to another folder."""
     here = software()
-    for name, version in ground.software.items():
+    for name, version in check.software.items():
         if here.get(name) != version:
-            raise Unfit(f"has {name} {here.get(name)}, and this process {version}; all must be the same")
-    # SOURCE is read by its bytes; OUT's paths reach a worker as text, which each process encodes by its own locale.
-    if ground.encoding != sys.getfilesystemencoding() and not str(ground.attempts).isascii():
-        raise Unfit(f"does not encode names of files as {ground.encoding}: start it with PYTHONUTF8=1 set")
-    if not os.path.isdir(encode_name(ground.source)):
-        raise Unfit(f"does not see SOURCE {ground.source}")
-    if not _appears(ground.attempts / ground.token):
-        raise Unfit(f"does not see {ground.attempts} as it is here; OUT must lie on a file system that all share")
+            raise Unfit(f"has {name} {here.get(name)}, this process has {version}; they must be equal")
+    # The path of SOURCE is sent as bytes; paths in OUT are text, which each process encodes by its own locale.
+    if check.encoding != sys.getfilesystemencoding() and not str(check.attempts).isascii():
+        raise Unfit(f"does not encode file names as {check.encoding}: start it with PYTHONUTF8=1")
+    if not os.path.isdir(encode_name(check.source)):
+        raise Unfit(f"does not see SOURCE {check.source}")
+    if not _appears(check.attempts / check.token):
+        raise Unfit(f"does not see {check.attempts} as it is here; OUT must be on a file system that all share")
 
 
-def on_worker(ground: WorkerCheck, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a task, in a process that was found fit for it."""
-    if ground.token not in _fit:
+def on_worker(check: WorkerCheck, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a task; first check this process if it has not passed the check of the job."""
+    if check.token not in _fit:
         try:
-            look(ground)
+            check_this_worker(check)
         except Unfit as error:
             raise Unfit(f"the Dask worker {os.getpid()} on {socket.gethostname()} {error}") from None
-        if ground.quiet:
-            # Codecs print to file descriptor 2 from C, and one process owns the terminal.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
-        _fit.add(ground.token)
+        if check.quiet:
+            # Codecs print to file descriptor 2 from C, and only the parent may use the terminal.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+        _fit.add(check.token)
     return fn(*args, **kwargs)
 
 
@@ -264,15 +264,15 @@ def _appears(path: Path) -> bool:
         time.sleep(0.1)
 
 
-# What runs in the parent.
+# Runs in the parent.
 
 
 class ClusterExecutor(Executor):
-    """Client.get_executor, with the errors that any executor has, and an end to waiting for workers."""
+    """Client.get_executor with the exceptions of a local executor, and a timeout without workers."""
 
-    def __init__(self, client: Any, ground: WorkerCheck) -> None:
+    def __init__(self, client: Any, check: WorkerCheck) -> None:
         self._client = client
-        self._ground = ground
+        self._check = check
         self._executor = client.get_executor(pure=False)
         self._open: set[Future[Any]] = set()
         self._threads = 1
@@ -281,46 +281,46 @@ class ClusterExecutor(Executor):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def workers(self) -> int:
-        """How many tasks the cluster ran at once when it was last looked at; it may grow and shrink."""
+        """Return the last known number of tasks that the cluster runs at a time."""
         return self._threads
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a worker run `fn`, which it must be able to import."""
+        """Run `fn` on a worker, which must be able to import it."""
         future: Future[Any] = Future()
         try:
-            task = self._executor.submit(on_worker, self._ground, fn, *args, **kwargs)
+            task = self._executor.submit(on_worker, self._check, fn, *args, **kwargs)
         except Exception:
-            # Nothing but a closed client refuses a task; Dask has no common class for that.
+            # Only a closed client rejects a task; Dask has no common exception class for that.
             raise TryLater(LOST) from None
         self._open.add(future)
         task.add_done_callback(partial(self._settle, future))
         return future
 
     def stop(self) -> None:
-        """Look after the workers no longer."""
+        """Stop watching the workers."""
         self._stopped.set()
 
     def _settle(self, future: "Future[Any]", task: "Future[Any]") -> None:
         self._open.discard(future)
         error = TryLater(LOST) if task.cancelled() else _translated(task.exception())
-        with suppress(InvalidStateError):  # settled by _watch
+        with suppress(InvalidStateError):  # already set by _watch
             if error:
                 future.set_exception(error)
             else:
                 future.set_result(task.result())
 
     def _watch(self) -> None:
-        """Give up when there was no worker for long: Dask itself would wait for ever."""
-        seen = time.monotonic()
-        while not self._stopped.wait(LOOK_S):
-            with suppress(Exception):  # what is wrong with the scheduler, the tasks will tell
+        """Fail all tasks after WORKERS_S without a worker; Dask itself would wait forever."""
+        last_seen = time.monotonic()
+        while not self._stopped.wait(POLL_S):
+            with suppress(Exception):  # tasks report failures of the scheduler
                 if self._count_threads():
-                    seen = time.monotonic()
-            if time.monotonic() - seen > WORKERS_S:
-                without = f"the Dask scheduler has had no worker for {WORKERS_S:g} s"
+                    last_seen = time.monotonic()
+            if time.monotonic() - last_seen > WORKERS_S:
+                timeout = f"the Dask scheduler has had no worker for {WORKERS_S:g} s"
                 for future in list(self._open):
                     with suppress(InvalidStateError):
-                        future.set_exception(TryLater(f"{without}; with workers again, the same command goes on"))
+                        future.set_exception(TryLater(f"{timeout}; start workers, then the same command resumes"))
 
     def _count_threads(self) -> int:
         threads: int = sum(self._client.nthreads().values())

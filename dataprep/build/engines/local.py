@@ -1,4 +1,4 @@
-"""Engines on this machine, and what every engine gives."""
+"""WorkerPool, the result of every engine, and the engines of this machine."""
 
 import errno
 import multiprocessing
@@ -14,33 +14,34 @@ from dataprep.build.worker import start_process
 from dataprep.options import ShardOptions
 from schemas.process.memory import demand_threads, is_shortage
 
-# There is a worker for each core, so a library that starts a thread for each core again only makes them wait.
+# There is one worker per core, so further threads of a library would only compete.
 _THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # a pool needs pipes too
 
 
 class WorkerPool(NamedTuple):
-    """An executor, and how many tasks it runs at once; that may change while it works. `proves` tells that its workers
-    prove what they build, since they are not all on this machine; `killable` that they are processes of their own.
-    `fallback` says why this engine works in place of the one that was asked for.
+    """An executor and the number of tasks that it runs at a time, which may change.
+
+    `checks_decoding`: the workers run the decode check, since they may be on other machines. `killable`: the workers
+    are separate processes. `fallback`: the reason why another engine than the requested one is in effect.
     """
 
     executor: Executor
     workers: Callable[[], int]
-    proves: bool = False
+    checks_decoding: bool = False
     killable: bool = True
     fallback: str | None = None
 
 
 class TaskKilled(BrokenExecutor):
-    """The workers on this one task were killed; the executor goes on with the others."""
+    """The workers on one task were killed; the executor continues with the other tasks."""
 
 
 class SerialExecutor(Executor):
-    """Runs each task at once, in this process: for debuggers and tests."""
+    """Runs each task in `submit`, in this process: for debuggers and tests."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run `fn` now; the future that comes back is done."""
+        """Run `fn` and return a future that is done."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -51,25 +52,23 @@ class SerialExecutor(Executor):
 
 @contextmanager
 def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """One task after the other, here."""
+    """Run one task at a time in this process."""
     yield WorkerPool(SerialExecutor(), lambda: workers, killable=False)
 
 
 @contextmanager
 def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """A pool of local processes, or this process where a pool cannot be made. Left by an error, running tasks are
-    ended, not waited for.
-    """
+    """Start a pool of local processes, or use this process if that is impossible. Kill the pool on an error."""
     demand_threads(2)  # the pool's own
-    for library in _THREADED:  # a worker loads NumPy before it runs a line of ours, and inherits this
+    for library in _THREADED:  # inherited: a worker loads NumPy before start_process
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    # spawn: a worker inherits no lock, thread or handle of this process, on every Python version.
+    # spawn: a worker inherits no lock, thread or handle, on every Python version.
     try:
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_process)
     except OSError as error:
         if is_shortage(error) or error.errno in _NO_DESCRIPTORS:
             raise
-        # Semaphores are files in /dev/shm, which a container may give too small, read-only or not at all.
+        # Semaphores are files in /dev/shm, which may be too small, read-only or missing in a container.
         yield WorkerPool(SerialExecutor(), lambda: 1, killable=False, fallback=_no_pool(error))
         return
     with _thread_shortages() as check_threads:
@@ -91,16 +90,16 @@ def process(options: ShardOptions, workers: int, source: str, attempts: Path) ->
 
 def _no_pool(error: OSError) -> str:
     return (
-        "--engine process was asked for, serial is in effect, on one core, because /dev/shm cannot be used "
-        f"({error.strerror}); mounted writable with at least 1 MiB it lets worker processes start"
+        "--engine process was requested, serial is in effect on one core, because /dev/shm cannot be used "
+        f"({error.strerror}); mount it writable with at least 1 MiB to use worker processes"
     )
 
 
 @contextmanager
 def _thread_shortages() -> Iterator[Callable[[], None]]:
-    """A function that raises the shortage of memory that has ended a thread of this process.
+    """Yield a function that raises MemoryError if a thread of this process ended for lack of memory.
 
-    A pool whose own thread has ended settles no future any more, and whoever waits for one would wait for ever.
+    Without its own thread, a pool completes no future, so waiting for one would never end.
     """
     shortages: list[BaseException] = []
     others = threading.excepthook

@@ -1,4 +1,4 @@
-"""A SOURCE that is away for a while: one identity, or no set."""
+"""SOURCE is temporarily unavailable: the dataset has the same identity, or there is none."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Disturbing(Silent):
-    """Does something to SOURCE when the first shard is in place."""
+    """Disturb SOURCE after the first shard is committed."""
 
     def __init__(self, disturb: Callable[[], None]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def class_unmounted(raw: Path) -> None:
 
 
 def another_in_its_place(raw: Path) -> None:
-    """What lies below a mount point may hold something of its own."""
+    """The folder under a mount point may have files of its own."""
     raw.rename(raw.parent / "away")
     (raw / "cat").mkdir(parents=True)
     (raw / "cat" / "note.jpg").write_bytes(b"x")
@@ -79,12 +79,12 @@ def back(raw: Path) -> None:
 
 
 @pytest.mark.parametrize("disturb", [unmounted, taken_away, class_unmounted, another_in_its_place])
-def test_source_that_goes_away_during_the_build_ends_the_job_for_now(
+def test_source_that_goes_away_during_the_build_ends_the_job_with_try_later(
     raw: Path, tmp_path: Path, disturb: Disturb
 ) -> None:
     whole = calm(raw)
     out = tmp_path / "out"
-    with pytest.raises(TryLater, match=r"is away: .* the same command goes on"):
+    with pytest.raises(TryLater, match=r"is unavailable: .* the same command resumes"):
         pipeline.shard(raw, out, OPTIONS, Disturbing(lambda: disturb(raw)))
     receipts = [json.loads(path.read_bytes()) for path in (out / ".work" / "receipts").glob("*.json")]
     assert [receipt["rejects"] for receipt in receipts] == [[]] * len(receipts)
@@ -94,18 +94,18 @@ def test_source_that_goes_away_during_the_build_ends_the_job_for_now(
 
 
 @pytest.mark.parametrize("disturb", [unmounted, taken_away, class_unmounted])
-def test_source_that_is_away_at_a_rerun_is_waited_for(raw: Path, sealed: Path, disturb: Disturb) -> None:
+def test_source_that_is_away_at_a_rerun_is_try_later(raw: Path, sealed: Path, disturb: Disturb) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     disturb(raw)
-    with pytest.raises(TryLater, match="away"):
+    with pytest.raises(TryLater):
         shard(raw, sealed, num_shards=3)
     back(raw)
     assert shard(raw, sealed, num_shards=3).built == 0
     assert digests(sealed) == before
 
 
-def test_source_that_holds_no_folder_any_more_is_waited_for(raw: Path, sealed: Path) -> None:
+def test_source_without_its_folders_is_try_later(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     unmounted(raw)
     (raw / "not mounted.txt").write_text("x")
@@ -113,14 +113,14 @@ def test_source_that_holds_no_folder_any_more_is_waited_for(raw: Path, sealed: P
         shard(raw, sealed, num_shards=3)
 
 
-def test_source_that_was_never_there_is_a_mistake(tmp_path: Path) -> None:
+def test_source_that_never_existed_is_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"Directory '.*typo' does not exist") as mistake:
         shard(tmp_path / "typo", tmp_path / "out")
     assert mistake.value.exit_code == 2
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT])
-def test_a_folder_that_fails_while_files_are_read_ends_the_job_for_now(
+def test_folder_that_fails_while_files_are_read_ends_the_job_with_try_later(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     original_open, original_list = os.open, os.scandir
@@ -137,7 +137,7 @@ def test_a_folder_that_fails_while_files_are_read_ends_the_job_for_now(
         monkeypatch.setattr(os, "open", failing(original_open))
         monkeypatch.setattr(os, "scandir", failing(original_list))
 
-    with pytest.raises(TryLater, match=f"/cat in SOURCE .* is away: {os.strerror(number)}"):
+    with pytest.raises(TryLater, match=f"/cat in SOURCE .* is unavailable: {os.strerror(number)}"):
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Disturbing(disturb))
     monkeypatch.undo()
     whole = calm(raw)
@@ -175,7 +175,7 @@ def test_files_that_come_back_before_the_seal_are_read_again(
 def test_files_that_come_and_go_end_the_job_without_a_set(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a cluster of which one worker does not see SOURCE as the command does."""
+    """As on a cluster where one worker does not see all of SOURCE."""
     whole = calm(raw)
     original = worker.read_ahead
 
@@ -192,7 +192,7 @@ def test_files_that_come_and_go_end_the_job_without_a_set(
     assert digests(tmp_path / "out") == whole
 
 
-def test_a_rerun_looks_again_at_what_the_file_system_refused(raw: Path, tmp_path: Path) -> None:
+def test_rerun_checks_files_again_that_the_file_system_failed_to_read(raw: Path, tmp_path: Path) -> None:
     whole = calm(raw)
     out = tmp_path / "out"
     (raw / "cat" / "01.png").rename(tmp_path / "aside.png")
@@ -217,25 +217,25 @@ def test_a_rerun_looks_again_at_what_the_file_system_refused(raw: Path, tmp_path
     assert digests(out) == whole
 
 
-def test_a_scan_during_which_source_goes_away_makes_no_plan(raw: Path, tmp_path: Path) -> None:
+def test_scan_while_source_goes_away_makes_no_plan(raw: Path, tmp_path: Path) -> None:
     class Leaving(Silent):
         def scanning(self, found: int) -> None:
             if raw.is_dir():
                 raw.rename(tmp_path / "away")
 
-    with pytest.raises(TryLater, match="is away"):
+    with pytest.raises(TryLater, match="is unavailable"):
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Leaving())
     assert not (tmp_path / "out" / ".work" / "plan.sqlite").exists()
 
 
-def test_a_file_that_a_scan_misses_for_a_moment_makes_no_plan(
+def test_file_that_a_scan_misses_temporarily_makes_no_plan(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dataprep.items import Reject
     from dataprep.sources import SOURCES
 
     monkeypatch.setitem(SOURCES, "classes", lambda *_: iter([Reject("cat/01.png", "vanished", "x")]))
-    with pytest.raises(TryLater, match=r"comes and goes: 'cat/01\.png'"):
+    with pytest.raises(TryLater, match=r"is unstable: 'cat/01\.png'"):
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Silent())
 
 
@@ -249,12 +249,12 @@ def test_source_that_does_not_answer_is_away(raw: Path, monkeypatch: pytest.Monk
         return stat(*arguments, **options)
 
     monkeypatch.setattr(os, "stat", stalled)
-    with pytest.raises(TryLater, match=r"did not answer within 0\.05 s"):
+    with pytest.raises(TryLater, match=r"no answer within 0\.05 s"):
         presence.require(["cat/01.png"])
     released.set()
 
 
-def test_a_single_file_that_is_gone_is_a_reject_and_no_absence(raw: Path, tmp_path: Path) -> None:
+def test_single_missing_file_is_a_reject(raw: Path, tmp_path: Path) -> None:
     gone = raw / "cat" / "01.png"
 
     class Removing(Silent):

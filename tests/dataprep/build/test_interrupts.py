@@ -32,7 +32,7 @@ def defer(steps: list[str], *numbers: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, Interrupted)])
-def test_a_signal_is_raised_at_once_or_where_the_deferral_ends(number: int, error: type[BaseException]) -> None:
+def test_signal_is_raised_immediately_or_at_the_end_of_the_deferral(number: int, error: type[BaseException]) -> None:
     with pytest.raises(error):
         send(number)
     steps: list[str] = []
@@ -41,7 +41,7 @@ def test_a_signal_is_raised_at_once_or_where_the_deferral_ends(number: int, erro
     assert steps == ["inside", "still inside"]
 
 
-def test_of_several_signals_the_first_is_raised_and_nothing_is_left() -> None:
+def test_first_of_several_signals_is_raised_and_no_other() -> None:
     with pytest.raises(Interrupted):
         defer([], signal.SIGTERM, signal.SIGINT)
     with deferred():

@@ -1,4 +1,4 @@
-"""Killed anywhere, full disks, two jobs, changed input: each row of the fault table in docs/operations.md."""
+"""Kills at any step, full disks, two jobs, changed input: rows of the fault table in docs/operations.md."""
 
 import errno
 import json
@@ -30,13 +30,13 @@ OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects":
 
 @pytest.fixture
 def leaky(files: Files) -> Path:
-    """Images of which one of val is in train too, so that shards are built, excluded from and built again."""
+    """Images with a duplicate in val and train, so that shards are excluded from and built again."""
     contents = {f"train/a/{number}.jpg": picture(number) for number in range(9)}
     return files({**contents, "val/a/1.jpg": picture(50), "val/a/2.jpg": picture(4), "val/a/bad.jpg": b"<html>"})
 
 
 def job(source: Path, out: Path, kill_at: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """The command with the serial engine, so that every step is one of this process."""
+    """Run the command with the serial engine, so that every step is in that process."""
     options = ["--num-shards", "3", "--duplicates", "drop", "--max-rejects", "100%", "--max-class-loss", "100%"]
     command = [sys.executable, "-m", "dataprep", "shard", str(source), str(out), "--engine", "serial", "--prove", "off"]
     env = {**os.environ, **({"DATAPREP_KILL_AT": kill_at} if kill_at else {})}
@@ -93,7 +93,7 @@ def test_what_a_disk_does_is_one_sentence_and_the_rerun_resumes(
     assert digests(tmp_path / "out") == digests(tmp_path / "calm")
 
 
-def test_a_file_size_limit_is_said_and_leaves_no_partial_shard(files: Files, tmp_path: Path) -> None:
+def test_file_size_limit_is_reported_and_leaves_no_partial_shard(files: Files, tmp_path: Path) -> None:
     source = files({f"a/{number}.bmp": os.urandom(9) for number in range(1)})
     noise = os.urandom(300 * 300 * 3)
     from PIL import Image
@@ -119,7 +119,7 @@ def test_too_little_space_is_noticed_before_the_first_shard(
     assert not list((tmp_path / "out").glob("*.mindrecord*"))
 
 
-def test_a_target_that_cannot_be_written_is_said(raw: Path, tmp_path: Path) -> None:
+def test_target_that_cannot_be_written_is_reported(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataprepError, match="is not a folder"):
         shard(raw, tmp_path / "file")
@@ -137,7 +137,7 @@ def test_the_lock_of_a_dead_holder_on_this_machine_is_taken_over(tmp_path: Path)
     assert (tmp_path / "lock").read_text() == ""
 
 
-def test_a_holder_on_another_machine_counts_as_long_as_its_lock_is_fresh(tmp_path: Path) -> None:
+def test_holder_on_another_machine_counts_while_its_lock_is_fresh(tmp_path: Path) -> None:
     path = tmp_path / "out" / ".work" / "lock"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"pid": 7, "host": "elsewhere"}))
@@ -164,7 +164,7 @@ def test_changed_input_is_refused_with_the_first_file(raw: Path, sealed: Path) -
                 shard(raw, sealed, num_shards=3)
 
 
-def test_a_file_in_a_folder_without_a_new_one_is_no_change(raw: Path, sealed: Path) -> None:
+def test_rewritten_folder_with_the_same_files_is_no_change(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     (raw / "cat" / ".hidden").write_text("x")
@@ -172,7 +172,7 @@ def test_a_file_in_a_folder_without_a_new_one_is_no_change(raw: Path, sealed: Pa
     assert digests(sealed) == before
 
 
-def test_mended_files_are_looked_at_again(raw: Path, tmp_path: Path) -> None:
+def test_fixed_files_are_checked_again(raw: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (raw / "cat" / "bad.jpg").write_bytes(b"<html>")
     (raw / "dog" / "gone.jpg").write_bytes(b"")
@@ -188,7 +188,7 @@ def test_mended_files_are_looked_at_again(raw: Path, tmp_path: Path) -> None:
     assert len(same) >= 2 * (first.shards - second.built)
 
 
-def test_retrying_where_there_is_no_job_is_said(raw: Path, tmp_path: Path) -> None:
+def test_retry_without_a_job_is_reported(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(DataprepError, match="holds no job whose rejects could be retried"):
         pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))

@@ -1,4 +1,4 @@
-"""Damaged rows are known by digests that lie in the sealed folder, on any copy of it."""
+"""Row digests in the sealed folder identify damaged rows in any copy of it."""
 
 import errno
 import hashlib
@@ -34,7 +34,7 @@ SHARD = "train.mindrecord1"
 
 @pytest.fixture
 def copied(sealed: Path) -> Path:
-    """A set that was copied without its work folder."""
+    """A dataset copied without its work folder."""
     shutil.rmtree(sealed / ".work")
     return sealed
 
@@ -46,7 +46,7 @@ def invert(path: Path, at: int, size: int = 1) -> None:
 
 
 def damage_image(out: Path) -> str:
-    """Change a byte in the middle of a JPEG, which decodes all the same; the key."""
+    """Change a byte in the middle of a JPEG that still decodes; return its key."""
     with ShardReader(out / SHARD) as reader:
         row = next(row for row in reader if row["image"].startswith(b"\xff\xd8"))
     at = (out / SHARD).read_bytes().index(row["image"])
@@ -70,7 +70,7 @@ def reseal(out: Path, change: Callable[[Dataset], Dataset]) -> None:
 
 
 def without_digests(out: Path) -> None:
-    """Make the set one that was sealed before there were row digests."""
+    """Make it a dataset that was sealed before row digests existed."""
     (out / ROW_DIGESTS).unlink()
     reseal(out, lambda dataset: replace(dataset, row_digests=None))
     for noted in (out / ".work" / "receipts").glob("*.rows.jsonl"):
@@ -82,7 +82,7 @@ def forget_row_digests(noted: Path) -> None:
     noted.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_the_file_holds_what_the_format_page_says(sealed: Path) -> None:
+def test_the_file_matches_the_format_page(sealed: Path) -> None:
     expected = b""
     for entry in load_dataset(sealed).shards:
         with ShardReader(sealed / entry.name) as reader:
@@ -97,7 +97,9 @@ def test_the_file_holds_what_the_format_page_says(sealed: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_image, damage_label])
-def test_a_copy_without_work_knows_its_damaged_row(copied: Path, tmp_path: Path, damage: Callable[[Path], str]) -> None:
+def test_copy_without_work_folder_names_its_damaged_row(
+    copied: Path, tmp_path: Path, damage: Callable[[Path], str]
+) -> None:
     before = keys(copied)
     key = damage(copied)
     verdict = verify(copied)
@@ -111,7 +113,7 @@ def test_a_copy_without_work_knows_its_damaged_row(copied: Path, tmp_path: Path,
     assert key in (tmp_path / "saved" / REJECTS).read_text()
 
 
-def test_a_salvaged_set_knows_its_own_rows(copied: Path, tmp_path: Path) -> None:
+def test_salvaged_dataset_has_row_digests(copied: Path, tmp_path: Path) -> None:
     damage_image(copied)
     salvage(copied, tmp_path / "saved")
     key = damage_image(tmp_path / "saved")
@@ -166,7 +168,7 @@ def fifo(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [lose, cut, flip, rename, fifo])
 @pytest.mark.parametrize("with_work", [True, False])
-def test_a_spoilt_file_of_digests_is_found_and_restored(
+def test_damaged_digest_file_is_found_and_restored(
     sealed: Path, spoil: Callable[[Path], None], with_work: bool
 ) -> None:
     before = digests(sealed)
@@ -190,7 +192,7 @@ def test_digests_of_a_damaged_shard_are_restored_from_its_notes(sealed: Path) ->
     assert [row.key for row in verify(sealed).damaged[SHARD]] == [key]
 
 
-def test_what_cannot_be_known_without_digests_is_said(copied: Path, tmp_path: Path) -> None:
+def test_rows_that_are_unknown_without_digests_are_reported(copied: Path, tmp_path: Path) -> None:
     rows = next(entry.rows for entry in load_dataset(copied).shards if entry.name == SHARD)
     damage_image(copied)
     lose(copied / ROW_DIGESTS)
@@ -295,9 +297,7 @@ def test_salvage_without_the_lists_passes_its_own_check(
     assert any(f"the names of {unnamed} rejected files" in what for what in saved.unknown) == bool(unnamed)
 
 
-def test_verify_and_salvage_report_how_far_they_are(
-    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_and_salvage_report_progress(sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "TELL_EVERY_ROWS", 1)
     monkeypatch.setattr(salvage_module, "TELL_EVERY_ROWS", 1)
     damage_image(sealed)
@@ -350,7 +350,7 @@ def test_a_sector_that_cannot_be_read_costs_its_row(
     assert salvage(copied, tmp_path / "saved").lost["train"] == 1
 
 
-def test_a_number_that_became_text_is_no_sound_row_without_digests_either(copied: Path, tmp_path: Path) -> None:
+def test_number_stored_as_text_is_damage_without_digests_too(copied: Path, tmp_path: Path) -> None:
     damage_label(copied)
     data = (copied / SHARD).read_bytes()
     with ShardReader(copied / SHARD) as reader:

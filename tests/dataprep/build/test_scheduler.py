@@ -1,4 +1,4 @@
-"""What happens when a worker or the trainer's decoder dies, stalls or refuses."""
+"""Crashes, hangs and errors of workers and of the trainer's decoder."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def rejected(out: Path) -> dict[str, str]:
 
 
 def without_tables(jpeg: bytes) -> bytes:
-    """A JPEG whose quantisation tables are gone: its header is fine, and MindSpore's decoder dies over it."""
+    """A JPEG whose quantisation tables are gone: its header is fine, and MindSpore's decoder crashes."""
     at = 2
     while jpeg[at + 1] != 0xDB:
         at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
@@ -49,7 +49,7 @@ def bad_zlib(size: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_an_image_that_kills_or_fails_the_decoder_costs_itself_alone(files: Files, tmp_path: Path) -> None:
+def test_image_that_crashes_or_fails_the_decoder_costs_itself_alone(files: Files, tmp_path: Path) -> None:
     # In val, where no image is measured: with --check header nothing but the decoder meets the broken parts.
     contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(30)}
     contents["val/a/07.jpg"] = without_tables(picture(7))
@@ -70,7 +70,7 @@ def test_an_image_that_kills_or_fails_the_decoder_costs_itself_alone(files: File
 
 
 @pytest.mark.slow
-def test_more_workers_than_cores_prove_too(files: Files, tmp_path: Path) -> None:
+def test_decode_check_with_more_workers_than_cores(files: Files, tmp_path: Path) -> None:
     source = files({f"a/{number}.jpg": picture(number) for number in range(6)})
     summary = shard(source, tmp_path / "out", prove="decode", workers=(os.cpu_count() or 1) + 3, val=0.0)
     assert summary.written == 6
@@ -96,14 +96,14 @@ for line in sys.stdin:
 
 @pytest.fixture
 def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that dies, hangs or lies by the name of a file: what real decoders do by its content."""
+    """A child that crashes, hangs or gives wrong answers, depending on the name of a file."""
     (tmp_path / "fake.py").write_text(FAKE)
-    original = supervisor.Prover.__init__
+    original = supervisor.DecodeChecker.__init__
 
-    def start(self: supervisor.Prover, *args: Any) -> None:
+    def start(self: supervisor.DecodeChecker, *args: Any) -> None:
         original(self, *args, command=(sys.executable, str(tmp_path / "fake.py")))
 
-    monkeypatch.setattr(supervisor.Prover, "__init__", start)
+    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", start)
 
 
 @pytest.mark.usefixtures("fake_decoder")
@@ -127,23 +127,27 @@ def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path
     assert not (tmp_path / "out" / "train.mindrecord0").exists()
 
 
-def test_a_decoder_that_cannot_start_is_said(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = supervisor.Prover.__init__
-    monkeypatch.setattr(supervisor.Prover, "__init__", lambda self, *args: original(self, *args, command=("false",)))
-    with pytest.raises(DataprepError, match="MindSpore cannot be started to prove the shards"):
+def test_decoder_that_cannot_start_is_reported(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = supervisor.DecodeChecker.__init__
+
+    def start(self: supervisor.DecodeChecker, *args: Any) -> None:
+        original(self, *args, command=("false",))
+
+    monkeypatch.setattr(supervisor.DecodeChecker, "__init__", start)
+    with pytest.raises(DataprepError, match="MindSpore cannot be started for the decode check"):
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
 
 
 def die_over(task: Any) -> Any:
-    """build_shard, in a worker that the kernel kills over one file, as it does for want of memory."""
+    """Run build_shard in a worker that is killed at one file, as the kernel does when memory is short."""
 
-    def tell(self: Any, item: Any) -> None:
+    def note_current(self: Any, item: Any) -> None:
         original(self, item)
         if "large" in item.key:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    original = worker._Build.tell
-    worker._Build.tell = tell  # type: ignore[method-assign]
+    original = worker._Build.note_current
+    worker._Build.note_current = note_current  # type: ignore[method-assign]
     return worker.build_shard(task)
 
 
@@ -158,7 +162,7 @@ def die_once(task: Any) -> Any:
 def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
     monkeypatch.setattr(scheduler, "build_shard", die_over)
-    with pytest.raises(DataprepError, match=r"2 worker processes were killed .* over 'cat/large\.jpg'"):
+    with pytest.raises(DataprepError, match=r"2 worker processes were killed .* at 'cat/large\.jpg'"):
         shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
 
 

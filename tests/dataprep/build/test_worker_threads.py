@@ -21,7 +21,7 @@ def _threads() -> tuple[int, int, int]:
 
 @pytest.mark.slow
 def test_a_worker_keeps_its_libraries_to_one_thread(tmp_path: Path) -> None:
-    with process(ShardOptions(), 1, str(tmp_path), tmp_path) as crew:
-        threads, own, avif = crew.executor.submit(_threads).result()
+    with process(ShardOptions(), 1, str(tmp_path), tmp_path) as pool:
+        threads, own, avif = pool.executor.submit(_threads).result()
     assert threads == own
     assert avif == 1

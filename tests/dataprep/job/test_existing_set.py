@@ -122,7 +122,7 @@ def test_an_overwrite_of_a_source_that_is_missing_or_empty_leaves_the_sealed_set
     raw.rename(tmp_path / "away")
     if make:
         raw.mkdir()
-    with pytest.raises(TryLater, match=r"is away: .* is still the old set, sealed"):
+    with pytest.raises(TryLater, match=r"is unavailable: .* is still the old set, sealed"):
         pipeline.shard(raw, sealed, QUICK, Silent(), Existing(overwrite=True))
     assert digests(sealed) == before
     assert not (sealed / ".work" / "next").exists()
@@ -248,7 +248,7 @@ def test_a_restart_that_is_refused_leaves_the_unfinished_job(
 def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Path, tmp_path: Path) -> None:
     before = digests(begun)
     raw.rename(tmp_path / "away")
-    with pytest.raises(TryLater, match="is away"):
+    with pytest.raises(TryLater, match="is unavailable"):
         pipeline.shard(raw, begun, QUICK, Silent(), Existing(restart=True))
     with pytest.raises(DataprepError, match="does not exist"):
         pipeline.shard(tmp_path / "typo", begun, QUICK, Silent(), Existing(restart=True))

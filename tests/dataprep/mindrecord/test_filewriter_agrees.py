@@ -182,7 +182,7 @@ def test_an_empty_shard_in_a_set_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1 << 15, 1 << 16])
-def test_raw_pages_turn_over_as_in_FileWriter(tmp_path: Path, size: int) -> None:
+def test_raw_pages_end_as_in_FileWriter(tmp_path: Path, size: int) -> None:
     schema = RecordSchema("s", "any", (Field("image", "bytes"), Field("key", "string", index=True)))
     rows = [{"image": bytes([n]) * (1 + n * 37 % 9000), "key": "k" * (n * 53 % 3000)} for n in range(250)]
     (tmp_path / "theirs").mkdir()

@@ -57,7 +57,7 @@ def write(folder: Path, rows: list[dict[str, Any]], geometry: Geometry = SMALL, 
         ("image", b"", "is empty"),
         ("image", bytearray(b"x"), "is bytearray, expected bytes"),
         ("box", np.zeros((2, 3), np.float32), r"has shape \(2, 3\), expected \[-1, 4\]"),
-        ("box", np.zeros((2, 4), np.float64), "holds items of type 'd', expected float32"),
+        ("box", np.zeros((2, 4), np.float64), "has items of type 'd', expected float32"),
         ("box", [1.0], "is list, expected an array"),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_wrong_value_raises_with_field_and_value(field: str, value: Any, messa
     assert raised.value.value is value
 
 
-def test_a_missing_and_a_spare_field_raise() -> None:
+def test_missing_and_extra_fields_raise() -> None:
     with pytest.raises(RowError, match="'name' = None: is missing"):
         RowCodec(SCHEMA).encode({key: value for key, value in ROW.items() if key != "name"})
     with pytest.raises(RowError, match="'more' = 1: is not in the schema"):
@@ -90,7 +90,7 @@ def test_a_header_that_is_full_raises(tmp_path: Path) -> None:
         write(tmp_path, [{"image": b"x" * 20_000}] * 100, schema=schema)
 
 
-def test_an_unfinished_shard_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_unfinished_shard_is_rejected(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, ["s.mindrecord"], 0, SCHEMA, SMALL) as writer:
         writer.write(ROW)
     with pytest.raises(ContractError, match="has no MindRecord header"):
@@ -107,7 +107,7 @@ def test_rows_are_read_back_in_order_and_by_number(tmp_path: Path) -> None:
             reader.row(30)
 
 
-def test_a_shard_without_rows_is_whole(tmp_path: Path) -> None:
+def test_shard_without_rows_is_complete(tmp_path: Path) -> None:
     with ShardReader(write(tmp_path, [])) as reader:
         assert (reader.rows, list(reader), reader.index_problem()) == (0, [], None)
 
@@ -125,7 +125,7 @@ def test_small_sets_are_small(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=20))
-def test_packed_integers_come_back(values: list[int]) -> None:
+def test_packed_integers_are_read_back(values: list[int]) -> None:
     assert unpack_ints(pack_ints(values)) == values
 
 

@@ -84,7 +84,7 @@ def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
     assert sum(shard.items for shard in made.shards) == 4
     assert [shard.name for shard in made.shards] == [f"train.mindrecord{n}" for n in range(4)]
     empty = [shard.items for shard in made.shards].count(0)
-    assert made.warnings == [f"{empty} shards will be empty: --num-shards 4 is more than there is to fill"]
+    assert made.warnings == [f"{empty} shards will be empty: --num-shards 4 is too large"]
 
 
 def test_files_without_bytes_are_planned_too() -> None:
@@ -102,12 +102,12 @@ def test_classes_sort_as_ImageFolderDataset_sorts_them(files: Files) -> None:
     assert made.classes == tuple(sorted(theirs, key=lambda name: theirs[name]))
 
 
-def test_numbers_that_sort_as_text_draw_a_warning() -> None:
+def test_numbers_that_sort_as_text_give_a_warning() -> None:
     assert "sort as text ('1', '10', ...)" in plan(items({"1": 1, "2": 1, "10": 1}), val=0.0).warnings[0]
     assert plan(items({"01": 1, "02": 1, "10": 1}), val=0.0).warnings == []
 
 
-def test_classes_that_look_alike_draw_a_warning() -> None:
+def test_classes_that_look_equal_give_a_warning() -> None:
     made = plan(items({"Cat": 1, "cat": 1, "caf\u00e9": 1, "cafe\u0301": 1}), val=0.0)
     assert [warning.split("differ")[0] for warning in made.warnings if "differ" in warning] == [
         "the classes 'cafe\u0301' and 'caf\u00e9' ",
@@ -161,9 +161,9 @@ def test_a_saved_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     read.close()
 
 
-def test_options_that_do_nothing_draw_a_warning() -> None:
+def test_options_without_effect_give_a_warning() -> None:
     split = items({"a": 3}, "train") + items({"a": 2}, "val")
     assert plan(split, "splits").warnings == []
     assert plan(split, "splits", val=0.2).warnings == [
-        "SOURCE has its splits as folders, so --val and --test do nothing"
+        "SOURCE has its splits as folders, so --val and --test have no effect"
     ]

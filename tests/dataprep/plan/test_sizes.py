@@ -13,7 +13,7 @@ def test_rank_depends_on_seed_and_key_only() -> None:
     assert sizes.rank(1, "cat/1.jpg") != sizes.rank(0, "cat/1.jpg")
 
 
-def test_a_set_is_known_by_its_files_whatever_their_order() -> None:
+def test_fingerprint_does_not_depend_on_the_order_of_files() -> None:
     files = [(11, 100, 5), (13, 100, 6), (17, 200, 5)]
 
     def known(*parts: tuple[int, int, int]) -> str:
@@ -52,15 +52,15 @@ def test_a_small_set_still_gets_several_shards() -> None:
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 9))
 def test_shards_are_runs_of_about_equal_bytes(shard_bytes: list[int], count: int) -> None:
-    total, before, numbers = sum(sizes), 0, []
-    for size in sizes:
+    total, before, numbers = sum(shard_bytes), 0, []
+    for size in shard_bytes:
         numbers.append(max(n for n in range(count) if sizes.shard_begin(n, total, count) <= before))
         before += size
     assert numbers == sorted(numbers)
     assert set(numbers) <= set(range(count))
     for number in set(numbers):
-        held = sum(size for size, shard in zip(sizes, numbers, strict=True) if shard == number)
-        assert held <= total / count + max(sizes)
+        bytes_held = sum(size for size, shard in zip(shard_bytes, numbers, strict=True) if shard == number)
+        assert bytes_held <= total / count + max(shard_bytes)
 
 
 @given(st.integers(1, 1 << 33), st.integers(1, 100 << 20), st.integers(1, 10_000))
@@ -74,13 +74,13 @@ def test_a_small_set_gets_small_pages() -> None:
     assert (planned.header_size, planned.page_size) == (1 << 17, 1 << 17)
 
 
-def test_larger_page_ends_where_mindrecord_ends() -> None:
+def test_larger_page_stops_at_the_limit_of_mindrecord() -> None:
     assert sizes.larger_page(40_000) == 1 << 16
     assert sizes.larger_page((256 << 20) + 1) is None
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory", "largest", "proving", "expected"),
+    ("cores", "memory", "largest", "decode_check", "expected"),
     [
         (8, 64 * GIB, 100_000, True, 8),
         (8, GIB, 100_000, False, 8),
@@ -89,5 +89,5 @@ def test_larger_page_ends_where_mindrecord_ends() -> None:
         (4, 0, 0, True, 1),
     ],
 )
-def test_workers_fit_into_memory(cores: int, memory: int, largest: int, proving: bool, expected: int) -> None:
-    assert sizes.fitting_workers(cores, memory, largest, proving) == expected
+def test_workers_fit_into_memory(cores: int, memory: int, largest: int, decode_check: bool, expected: int) -> None:
+    assert sizes.fitting_workers(cores, memory, largest, decode_check) == expected

@@ -1,4 +1,4 @@
-"""Messages of decoders are told apart: damage, harmless oddities, and text that is about something else."""
+"""Classification of decoder messages: damage, harmless warnings, and unrelated text."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def said(data: bytes, line: str) -> list[tuple[str, bool]]:
         "a text that no release of libjpeg has printed so far",
     ],
 )
-def test_what_libjpeg_says_of_a_scan_is_damage(line: str) -> None:
+def test_scan_message_of_libjpeg_is_damage(line: str) -> None:
     assert said(JPEG, line) == [("damaged_jpeg", True)]
 
 
@@ -60,33 +60,33 @@ def test_what_libjpeg_says_of_a_scan_is_damage(line: str) -> None:
         ("[ WARN:0@1.2] a text of OpenCV", PNG, "decoder_message"),
     ],
 )
-def test_what_touches_no_pixel_is_named_and_does_no_harm(line: str, data: bytes, name: str) -> None:
+def test_message_without_effect_on_pixels_is_a_named_warning(line: str, data: bytes, name: str) -> None:
     assert said(data, line) == [(name, False)]
 
 
-def test_surplus_bytes_count_as_harmless_only_where_they_are() -> None:
+def test_surplus_bytes_are_harmless_only_at_their_marker() -> None:
     assert said(SURPLUS, "Corrupt JPEG data: 4 extraneous bytes before marker 0xdb") == [("damaged_jpeg", True)]
     assert said(JPEG[:-2] + b"\1" * 8 + EOI, "Corrupt JPEG data: 7 extraneous bytes before marker 0xd9")[0][1]
 
 
-def test_damage_that_a_harmless_message_hides_is_found() -> None:
+def test_damage_behind_a_harmless_message_is_found() -> None:
     first = "Corrupt JPEG data: 3 extraneous bytes before marker 0xdb"
     hidden = "Corrupt JPEG data: bad Huffman code"
     found = complaints(SURPLUS, lambda image: first if image == SURPLUS else hidden)
     assert [(c.text, c.damage) for c in found] == [(first, False), (hidden, True)]
 
 
-def test_a_message_that_does_not_come_again_is_not_of_the_image() -> None:
+def test_message_that_is_not_repeated_does_not_belong_to_the_image() -> None:
     printed = iter(["Corrupt JPEG data: bad Huffman code\n", ""])
     assert complaints(JPEG, lambda _: next(printed)) == []
 
 
-def test_the_same_line_twice_is_one_complaint() -> None:
+def test_repeated_line_is_one_complaint() -> None:
     assert len(complaints(PNG, lambda _: "libpng warning: iCCP: too short\n\nlibpng warning: iCCP: too short\n")) == 1
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
-def test_a_sequential_jpeg_is_given_components_to_four(mode: str) -> None:
+def test_sequential_jpeg_gets_up_to_four_components(mode: str) -> None:
     data = encoded(Image.new(mode, (40, 30)), "JPEG")
     frame = data.index(b"\xff\xc0")
     rewritten = read_to_end(data)
@@ -118,7 +118,7 @@ def test_a_cmyk_jpeg_with_a_restart_at_its_end_is_the_same_picture_with_an_empty
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"restart_marker_rows": 1}, {"subsampling": 2}], ids=str)
-def test_data_left_over_in_a_cmyk_jpeg_is_found_and_a_sound_one_is_not_complained_of(
+def test_surplus_data_in_a_cmyk_jpeg_is_found_and_an_intact_one_accepted(
     files: Files, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     sound = cmyk(500, 375, **options)
@@ -135,7 +135,7 @@ def test_data_left_over_in_a_cmyk_jpeg_is_found_and_a_sound_one_is_not_complaine
     assert load_dataset(tmp_path / "out").warnings == {"jpeg_zero_padding": 1}
 
 
-def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None:
+def test_adobe_segment_for_another_number_of_components_is_dropped() -> None:
     data = JPEG[:TABLES] + b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\1" + JPEG[TABLES:]
     assert b"\xff\xfe\0\x0eAdobe" in read_to_end(data)
 
@@ -155,7 +155,7 @@ def test_adobe_s_word_on_the_old_number_of_components_is_not_passed_on() -> None
         encoded(Image.new("CMYK", (9, 9)), "JPEG").replace(b"\xff\xc0\0\x14", b"\xff\xc0\0\x07"),
     ],
 )
-def test_other_data_is_decoded_as_it_is(data: bytes) -> None:
+def test_other_data_is_decoded_unchanged(data: bytes) -> None:
     assert read_to_end(data) == data
 
 

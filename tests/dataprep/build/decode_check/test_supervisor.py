@@ -1,4 +1,4 @@
-"""Which losses of the decode child are an image's fault, and which are the machine's."""
+"""Losses of the decode child that are caused by an image, and losses caused by the machine."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from dataprep.build.decode_check import child_process
 from dataprep.build.decode_check.child_process import DecoderChild, is_out_of_memory
-from dataprep.build.decode_check.supervisor import Prover, ShardFiles, Verdict
+from dataprep.build.decode_check.supervisor import DecodeChecker, Findings, ShardFiles
 from dataprep.errors import DataprepError, TryLater
 from schemas.record import load_schema
 from tests.dataprep.conftest import Files, digests, picture, shard
@@ -51,22 +51,22 @@ for line in sys.stdin:
     say(done=True)
 """
 
-Prove = Callable[..., Verdict]
+Check = Callable[..., Findings]
 
 
 @pytest.fixture
-def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prove:
-    """Proves a shard by children that act as given."""
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Run the decode check with children that act as given."""
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "started").mkdir()
     monkeypatch.setattr(child_process, "START_S", 5.0)
 
-    def run(*acts: str) -> Verdict:
+    def run(*acts: str) -> Findings:
         (tmp_path / "acts.json").write_text(json.dumps(acts))
         command = (sys.executable, str(tmp_path / "child.py"), str(tmp_path))
         files = ShardFiles(tmp_path / "shard", ROWS, tmp_path / "rows")
-        with Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5, command=command) as prover:
-            return prover.prove(files)
+        with DecodeChecker(load_schema("classification"), tmp_path, "strip", 2, 0.5, command=command) as checker:
+            return checker.check(files)
 
     return run
 
@@ -79,17 +79,17 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
     "act",
     ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
 )
-def test_a_loss_that_does_not_come_again_is_no_image_s_fault(prove: Prove, act: str) -> None:
-    assert prove(act, "fine") == Verdict()
+def test_loss_that_does_not_come_again_rejects_no_image(check: Check, act: str) -> None:
+    assert check(act, "fine") == Findings()
 
 
 @pytest.mark.parametrize(
     ("act", "reason"), [("crash@3", "decoder_crash"), ("silent@3", "decoder_hang")], ids=["crash", "silent"]
 )
-def test_an_image_that_ends_or_silences_two_fresh_children_alone_is_at_fault(
-    prove: Prove, tmp_path: Path, act: str, reason: str
+def test_image_that_crashes_or_hangs_two_new_children_alone_is_at_fault(
+    check: Check, tmp_path: Path, act: str, reason: str
 ) -> None:
-    found = prove(act, act, act, act, "fine").faults
+    found = check(act, act, act, act, "fine").faults
     assert [(fault.row, fault.reason) for fault in found] == [(3, reason)]
     alone = [number for number, request in requests(tmp_path) if request["last"] == 3]
     assert alone == [2, 3]
@@ -98,23 +98,23 @@ def test_an_image_that_ends_or_silences_two_fresh_children_alone_is_at_fault(
 @pytest.mark.parametrize(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
-def test_the_third_loss_that_no_image_explains_ends_the_job_for_now(prove: Prove, tmp_path: Path, act: str) -> None:
-    with pytest.raises(TryLater, match="was lost 3 times over shard, and no image is to blame"):
-        prove(act)
+def test_third_loss_that_no_image_explains_ends_the_job_with_try_later(check: Check, tmp_path: Path, act: str) -> None:
+    with pytest.raises(TryLater, match="was lost 3 times on shard, and no image is the cause"):
+        check(act)
     # Some losses are counted before the next child is started.
     assert len(os.listdir(tmp_path / "started")) in (3, 4)
 
 
-def test_a_trial_that_is_killed_counts_neither_way(prove: Prove) -> None:
-    assert [fault.row for fault in prove("crash@3", "crash@3", "kill@3", "crash@3", "crash@3", "fine").faults] == [3]
+def test_killed_trial_does_not_count(check: Check) -> None:
+    assert [fault.row for fault in check("crash@3", "crash@3", "kill@3", "crash@3", "crash@3", "fine").faults] == [3]
 
 
-def test_a_row_that_ends_children_only_behind_others_is_no_fault_but_ends_the_job(prove: Prove) -> None:
+def test_row_that_crashes_only_after_others_is_not_rejected_and_ends_the_job(check: Check) -> None:
     with pytest.raises(TryLater, match="signal 11"):
-        prove("crash@behind")
+        check("crash@behind")
 
 
-def test_a_child_that_the_kernel_does_not_start_for_want_of_memory_is_said(
+def test_child_that_cannot_start_for_lack_of_memory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
@@ -122,17 +122,17 @@ def test_a_child_that_the_kernel_does_not_start_for_want_of_memory_is_said(
 
     monkeypatch.setattr(child_process.subprocess, "Popen", refuse)
     with pytest.raises(TryLater, match="cannot be started"):
-        Prover(load_schema("classification"), tmp_path, "strip", 2, 0.5)
+        DecodeChecker(load_schema("classification"), tmp_path, "strip", 2, 0.5)
 
 
-def test_short_of_memory_one_thread_decodes(prove: Prove, tmp_path: Path) -> None:
-    prove("failed@std::bad_alloc", "fine")
+def test_one_thread_decodes_when_memory_is_short(check: Check, tmp_path: Path) -> None:
+    check("failed@std::bad_alloc", "fine")
     assert [request["threads"] for _, request in requests(tmp_path)] == [2, 1]
 
 
-def test_a_failure_that_comes_again_and_that_no_image_explains_is_said(prove: Prove) -> None:
+def test_repeated_failure_without_a_faulty_image_is_reported(check: Check) -> None:
     with pytest.raises(DataprepError, match=r"cannot read shard shard \(an odd page\)"):
-        prove("failed@an odd page")
+        check("failed@an odd page")
 
 
 def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) -> None:
@@ -156,13 +156,13 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) 
 
 
 def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
-    prove: Prove, monkeypatch: pytest.MonkeyPatch
+    check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "START_S", 300.0)
     monkeypatch.setattr(child_process, "STOPPED_S", 1.0)
-    assert prove("stop@start", "fine") == Verdict()
+    assert check("stop@start", "fine") == Findings()
     with pytest.raises(TryLater, match="the decode process was stopped, or waited for a disk, for 1 s"):
-        prove("stop@start")
+        check("stop@start")
 
 
 @pytest.mark.parametrize(
@@ -179,18 +179,18 @@ def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
         "MemoryError",
     ],
 )
-def test_memory_that_is_refused_is_known_by_its_words(text: str) -> None:
+def test_message_about_memory_is_recognized(text: str) -> None:
     assert is_out_of_memory(text)
 
 
 @pytest.mark.parametrize("text", ["Decode: invalid image", "map operation: [Decode] failed. Decode: decode failed"])
-def test_an_error_about_an_image_is_not_about_memory(text: str) -> None:
+def test_image_error_is_not_about_memory(text: str) -> None:
     assert not is_out_of_memory(text)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, 3])
-def test_the_real_child_killed_again_and_again_gives_the_undisturbed_bytes_or_no_set(
+def test_real_child_killed_repeatedly_gives_the_same_bytes_or_no_dataset(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
     source = files({f"a/{number}.jpg": picture(number) for number in range(20)})

@@ -1,4 +1,4 @@
-"""The engine dask, with a real scheduler and workers that are killed, stopped and wrong."""
+"""The Dask engine with a real scheduler and workers that are killed, stopped or misconfigured."""
 
 import errno
 import os
@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from dataprep.build import scheduler, worker
 from dataprep.build.decode_check import dispatch
 from dataprep.build.engines import dask as engine
-from dataprep.build.engines.dask import Unfit, WorkerCheck, _check_workers, probe
-from dataprep.build.scheduler import _tasks
+from dataprep.build.engines.dask import Unfit, WorkerCheck, check_workers, probe
+from dataprep.build.scheduler import make_tasks
 from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
 from dataprep.build.worker import build_shard
@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Cluster:
-    """A scheduler and workers, each a process of its own as on machines of their own, that meet in a file."""
+    """A scheduler and workers in separate processes that share a scheduler file."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.file = folder / "scheduler.json"
@@ -55,7 +55,7 @@ class Cluster:
         wait_for(self.file.exists, "the scheduler")
 
     def workers(self, count: int, **env: str) -> "list[subprocess.Popen[bytes]]":
-        """New workers, without a nanny that would start them again; they join in their time."""
+        """Start workers without a nanny, which would restart them."""
         options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self._folder)]
         return [self._start("worker", options, {"PYTHONPATH": str(ROOT), **env}) for _ in range(count)]
 
@@ -102,7 +102,7 @@ def job(raw: Path, out: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_cluster_proves_what_it_builds(raw: Path, tmp_path: Path, cluster: Cluster) -> None:
+def test_cluster_runs_the_decode_check(raw: Path, tmp_path: Path, cluster: Cluster) -> None:
     cluster.workers(1)
     shard(raw, tmp_path / "here", num_shards=2, prove="decode")
     shard(raw, tmp_path / "there", num_shards=2, prove="decode", engine="dask", dask_scheduler_file=cluster.file)
@@ -116,7 +116,7 @@ def _has_child() -> bool:
 
 
 @pytest.mark.slow
-def test_three_workers_of_which_one_is_killed_give_the_bytes_of_one_machine(
+def test_three_workers_and_one_is_killed_give_the_bytes_of_one_machine(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     cluster.workers(2)
@@ -130,7 +130,7 @@ def test_three_workers_of_which_one_is_killed_give_the_bytes_of_one_machine(
 
 
 @pytest.mark.slow
-def test_a_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
+def test_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     out = tmp_path / "out"
@@ -157,29 +157,29 @@ def test_a_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
 
 
 def stop_once(task: Any) -> Any:
-    """build_shard, in a worker that stops in the middle of its first shard until it is woken."""
+    """Run build_shard in a worker that stops during its first shard until SIGCONT."""
 
-    def tell(self: Any, item: Any) -> None:
+    def note_current(self: Any, item: Any) -> None:
         original(self, item)
         with suppress(FileExistsError):
             (Path(task.source) / "stopped").touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGSTOP)
-            worker._Build.tell = original  # type: ignore[method-assign]
+            worker._Build.note_current = original  # type: ignore[method-assign]
             woken.append(True)
 
     woken: list[bool] = []
-    original = worker._Build.tell
-    worker._Build.tell = tell  # type: ignore[method-assign]
+    original = worker._Build.note_current
+    worker._Build.note_current = note_current  # type: ignore[method-assign]
     try:
         return worker.build_shard(task)
     finally:
-        worker._Build.tell = original  # type: ignore[method-assign]
+        worker._Build.note_current = original  # type: ignore[method-assign]
         if woken:
             (Path(task.source) / "ended").touch()
 
 
 @pytest.mark.slow
-def test_a_worker_that_wakes_after_its_task_was_given_to_another_changes_nothing(
+def test_worker_that_wakes_after_its_task_was_reassigned_changes_nothing(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "build_shard", stop_once)
@@ -197,7 +197,7 @@ def test_a_worker_that_wakes_after_its_task_was_given_to_another_changes_nothing
 
 
 @pytest.mark.slow
-def test_without_a_worker_the_job_ends_and_does_not_wait_for_ever(
+def test_without_a_worker_the_job_ends_after_a_timeout(
     raw: Path, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "WORKERS_S", 0.5)
@@ -206,12 +206,12 @@ def test_without_a_worker_the_job_ends_and_does_not_wait_for_ever(
         shard(raw, tmp_path / "out", **options)
     cluster.workers(1, DATAPREP_KILL_AT="build.row")
     cluster.await_workers(1)
-    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; with workers again"):
+    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start workers"):
         shard(raw, tmp_path / "out", **options)
 
 
 @pytest.mark.slow
-def test_a_file_that_kills_workers_again_and_again_is_named(
+def test_file_that_kills_workers_repeatedly_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (raw / "cat" / "large.jpg").write_bytes(picture(77))
@@ -220,14 +220,14 @@ def test_a_file_that_kills_workers_again_and_again_is_named(
     try:
         cluster.workers(2)
         cluster.await_workers(2)
-        with pytest.raises(DataprepError, match=r"were killed .* over 'cat/large\.jpg'"):
+        with pytest.raises(DataprepError, match=r"were killed .* at 'cat/large\.jpg'"):
             shard(raw, tmp_path / "out", engine="dask", dask_scheduler_file=cluster.file, num_shards=1, val=0.0)
     finally:
         cluster.stop()
 
 
 @pytest.mark.slow
-def test_a_local_cluster_gives_the_same_bytes_and_says_nothing_of_its_own(
+def test_local_cluster_gives_the_same_bytes_and_prints_nothing(
     raw: Path, tmp_path: Path, calm: dict[str, bytes]
 ) -> None:
     command = job(raw, tmp_path / "out", "--workers", "2", "-q")
@@ -255,7 +255,7 @@ def test_a_task_run_twice_at_once_is_committed_once(raw: Path, sealed: Path) -> 
     before = digests(sealed)
     options = replace(QUICK, num_shards=3)
     with closing(Plan.open(sealed / ".work" / "plan.sqlite")) as plan, Workdir(sealed) as work:
-        task = next(_tasks(plan, work, options, plan.shards))
+        task = next(make_tasks(plan, work, options, plan.shards))
         first, second = build_shard(task), build_shard(task)
         assert first.attempt != second.attempt
         assert replace(first, attempt=None) == replace(second, attempt=None)
@@ -277,49 +277,47 @@ class OneWorker:
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerCheck:
     monkeypatch.setattr(engine, "SHARED_S", 0.0)
     (tmp_path / "attempts").mkdir()
     (tmp_path / "attempts" / "token").touch()
     return WorkerCheck(software(), str(tmp_path), tmp_path / "attempts", "token", quiet=False)
 
 
-def test_a_worker_that_sees_and_runs_the_same_is_fit(ground: WorkerCheck) -> None:
-    _check_workers(OneWorker(), ground)
+def test_worker_with_the_same_software_and_folders_is_accepted(check: WorkerCheck) -> None:
+    check_workers(OneWorker(), check)
 
 
 @pytest.mark.parametrize("name", ["mindspore-dataprep", "Pillow", "SQLite"])
-def test_a_worker_with_other_software_is_refused_by_name(ground: WorkerCheck, name: str) -> None:
-    other = replace(ground, software={**ground.software, name: "0.0"})
-    with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, and this process 0\.0; all must be"):
-        _check_workers(OneWorker(), other)
+def test_worker_with_other_software_is_refused_by_name(check: WorkerCheck, name: str) -> None:
+    other = replace(check, software={**check.software, name: "0.0"})
+    with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, this process has 0\.0; they must be"):
+        check_workers(OneWorker(), other)
 
 
-def test_a_worker_that_does_not_see_the_folders_is_refused(ground: WorkerCheck, tmp_path: Path) -> None:
+def test_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
-        _check_workers(OneWorker(), replace(ground, source=str(tmp_path / "gone")))
+        check_workers(OneWorker(), replace(check, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
-        _check_workers(OneWorker(), replace(ground, token="of another machine"))
+        check_workers(OneWorker(), replace(check, token="of another machine"))
 
 
-def test_a_worker_that_encodes_names_otherwise_is_refused_where_that_matters(
-    ground: WorkerCheck, tmp_path: Path
-) -> None:
-    _check_workers(OneWorker(), replace(ground, encoding="gbk"))
-    with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode names of files as gbk: start it with"):
-        _check_workers(OneWorker(), replace(ground, encoding="gbk", attempts=tmp_path / "数据"))
+def test_worker_with_another_encoding_is_refused_for_non_ascii_paths(check: WorkerCheck, tmp_path: Path) -> None:
+    check_workers(OneWorker(), replace(check, encoding="gbk"))
+    with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode file names as gbk: start it with"):
+        check_workers(OneWorker(), replace(check, encoding="gbk", attempts=tmp_path / "数据"))
 
 
-def test_a_worker_whose_probe_is_not_seen_here_is_refused(ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = probe(ground)
-    (ground.attempts / written).unlink()
-    monkeypatch.setattr(engine, "probe", lambda ground: written)
-    with pytest.raises(DataprepError, match=r"worker tcp://10.* writes below .*, and here nothing of it is seen"):
-        _check_workers(OneWorker(), ground)
+def test_worker_whose_probe_is_not_visible_is_refused(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = probe(check)
+    (check.attempts / written).unlink()
+    monkeypatch.setattr(engine, "probe", lambda check: written)
+    with pytest.raises(DataprepError, match=r"worker tcp://10.* writes below .* are not visible here"):
+        check_workers(OneWorker(), check)
 
 
-def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
-    ground: WorkerCheck, monkeypatch: pytest.MonkeyPatch
+def test_worker_that_cannot_write_or_import_the_program_is_refused(
+    check: WorkerCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, message in (
         (PermissionError(13, "Permission denied"), "cannot write below .*: Permission denied"),
@@ -332,24 +330,24 @@ def test_a_worker_that_may_not_write_or_cannot_load_the_program_is_refused(
 
         monkeypatch.setattr(engine, "probe", fail)
         with pytest.raises(DataprepError, match=message):
-            _check_workers(OneWorker(), ground)
+            check_workers(OneWorker(), check)
 
 
-def test_a_worker_that_joined_late_looks_when_its_first_task_comes(ground: WorkerCheck) -> None:
-    assert engine.on_worker(ground, len, "four") == 4
+def test_late_worker_is_checked_at_its_first_task(check: WorkerCheck) -> None:
+    assert engine.on_worker(check, len, "four") == 4
     with pytest.raises(Unfit, match=r"the Dask worker \d+ on .* has Pillow"):
-        engine.on_worker(replace(ground, software={"Pillow": "0.0"}, token="late"), len, "four")
+        engine.on_worker(replace(check, software={"Pillow": "0.0"}, token="late"), len, "four")
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"dask_address": "tcp://127.0.0.1:1"}, TryLater, "no Dask scheduler answers at tcp://127.0.0.1:1 within"),
-        ({"dask_address": "carrier://pigeon"}, DataprepError, "'carrier://pigeon' is no address"),
-        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has told its address in nowhere"),
+        ({"dask_address": "carrier://pigeon"}, DataprepError, "'carrier://pigeon' is not the address"),
+        ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address"),
     ],
 )
-def test_a_scheduler_that_is_not_there_is_said(
+def test_scheduler_that_is_not_there_is_reported(
     raw: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -363,7 +361,7 @@ def test_a_scheduler_that_is_not_there_is_said(
     assert raised.type is error
 
 
-def test_a_missing_package_is_said_with_its_name(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(DataprepError, match="needs the package distributed: pip install distributed"):
         shard(raw, tmp_path / "out", engine="dask")
@@ -378,6 +376,6 @@ def test_a_missing_package_is_said_with_its_name(raw: Path, tmp_path: Path, monk
         (["--engine", "dask", "--dask-address", "tcp://here:1", "--dask-scheduler-file", "x.json"], "not both"),
     ],
 )
-def test_options_that_do_not_go_together_are_wrong_usage(raw: Path, tmp_path: Path, options: Any, message: str) -> None:
+def test_conflicting_options_are_wrong_usage(raw: Path, tmp_path: Path, options: Any, message: str) -> None:
     done = CliRunner().invoke(main, ["shard", str(raw), str(tmp_path / "out"), *options])
     assert (done.exit_code, message in done.stderr) == (2, True)

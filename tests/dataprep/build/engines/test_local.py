@@ -1,4 +1,4 @@
-"""The pool of local processes on a machine that lacks what it needs."""
+"""The pool of local processes on a machine without shared memory or memory."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def refuse_pool(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.ENOENT, errno.EACCES, errno.ENOSYS])
-def test_without_shared_memory_the_serial_engine_makes_the_same_bytes_and_says_so(
+def test_without_shared_memory_the_serial_engine_writes_the_same_bytes_and_is_reported(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     shard(raw, tmp_path / "serial", num_shards=3)
@@ -29,12 +29,12 @@ def test_without_shared_memory_the_serial_engine_makes_the_same_bytes_and_says_s
     pipeline.shard(raw, tmp_path / "out", replace(QUICK, engine="process", workers=2, num_shards=3), progress)
     assert digests(tmp_path / "out") == digests(tmp_path / "serial")
     [said] = progress.fallbacks
-    assert "process was asked for, serial is in effect" in said
+    assert "process was requested, serial is in effect" in said
     assert f"/dev/shm cannot be used ({os.strerror(number)})" in said
 
 
 @pytest.mark.parametrize(("number", "said"), [(errno.EMFILE, "ulimit -n"), (errno.ENOMEM, os.strerror(errno.ENOMEM))])
-def test_a_pool_that_fails_for_another_reason_is_not_replaced(
+def test_pool_that_fails_for_another_reason_is_not_replaced(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
 ) -> None:
     refuse_pool(monkeypatch, number)
