@@ -13,38 +13,31 @@ from dataclasses import replace
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
+from dataprep.images.encoding import reencode
 from dataprep.images.formats.chain import Chain
 from dataprep.images.formats.jpeg import jpeg_end, jpeg_without
-from dataprep.images.formats.png import EXTRA_DATA, png_stream_problem, png_without, png_without_bad_extras
+from dataprep.images.formats.png import EXTRA_DATA, png_stream_problem, png_without
 from dataprep.images.formats.structure import walk_chain
 from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.picture import Picture
-from dataprep.images.pixels import (
-    ANGLES,
+from dataprep.images.reasons import of_error, of_unknown
+from schemas.images.pixels import (
+    check_size,
     flatten,
-    is_animated,
+    open_image,
     orientation,
     profile_to_convert,
-    remake,
+    readable_formats,
     to_eight_bit,
+    turn_upright,
 )
-from dataprep.images.reasons import of_error, of_unknown
-from schemas.images.png_chunks import PNG_MAGIC
+from schemas.images.png_chunks import PNG_MAGIC, without_bad_extras
 from schemas.images.policy import Notes, Policy, Refusal
-
-Image.init()
-# Not among them: formats without a magic number (garbage would pass), and EPS, which starts a program.
-FORMATS = tuple(
-    name
-    for name in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
-    if name in Image.OPEN
-)
-Image.MAX_IMAGE_PIXELS = None  # Policy.max_pixels decides, from the header, before anything is decoded
 
 
 def keep_decoders_single() -> None:
     """Have AVIF decoded in the calling thread: by default its decoder starts one for each core."""
-    if "AVIF" in FORMATS:
+    if "AVIF" in readable_formats():
         from PIL import AvifImagePlugin
 
         AvifImagePlugin.DEFAULT_MAX_THREADS = 1
@@ -63,20 +56,19 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
         raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
     chain = _check_chain(data, policy)
     if policy.check == "header" and not want_pixels and chain.size and _suffices(chain.size, policy):
-        _check_size(*chain.size, policy)
+        check_size(*chain.size, policy)
         return _passed(data, chain, policy, chain.size, None)
-    image = _open(png_without_bad_extras(data) if chain.bad_extra else data, policy)
+    image = _open(without_bad_extras(data) if chain.bad_extra else data, policy)
     warned = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
     listened = data if policy.check == "decode" else b""
     with CodecMessages(image.format, listened) as messages, _blaming_file(chain):
-        profile = profile_to_convert(image, policy)
-        if not warned and _passes(image, chain, policy) and profile is None:
+        if not warned and _passes(image, chain, policy) and profile_to_convert(image, policy) is None:
             begun = chain.scan + _BEGUN_BYTES if read_later and chain.scan else len(data)
             size = image.size  # before reading: at a smaller scale it is another
             pixels = _read_through(data, image, policy, want_pixels, begun)
             return _passed(data, chain, policy, size, pixels)
-        made = remake(image, chain, policy, profile, messages)
-        return replace(made, warnings=(*warned, *made.warnings))
+        picture = reencode(image, chain, policy, messages)
+        return replace(picture, warnings=(*warned, *picture.warnings))
 
 
 def _png_warnings(data: bytes) -> tuple[str, ...]:
@@ -117,29 +109,9 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
 def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
     with _blaming_file():
         try:
-            image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=FORMATS)
+            return open_image(data, policy)
         except UnidentifiedImageError:
             raise Refusal(*of_unknown(data)) from None
-    _check_size(*image.size, policy)
-    if policy.animation == "reject" and _has_frames(image):
-        raise Refusal("animated", "it has several frames or pages")
-    return image
-
-
-def _check_size(width: int, height: int, policy: Policy) -> None:
-    if width < 1 or height < 1:
-        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
-    if width * height > policy.max_pixels:
-        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
-    if min(width, height) < policy.min_side:
-        raise Refusal("too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}")
-    if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
-        raise Refusal("extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1")
-
-
-def _has_frames(image: Image.Image) -> bool:
-    with _blaming_file():
-        return is_animated(image)
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
@@ -202,7 +174,7 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
 
     Not for two threads at once: it asks Pillow, for the whole process, to put up with cut files.
     """
-    data = png_without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
+    data = without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image: Image.Image = _open(data, Policy(max_pixels=max_pixels))
     with _blaming_file():
         ImageFile.LOAD_TRUNCATED_IMAGES = True
@@ -215,4 +187,4 @@ def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
         image = to_eight_bit(image, str(image.format), Policy(), Notes())
         image.thumbnail((side, side), reducing_gap=3.0)
         image = flatten(image, Policy.background) if image.mode == "RGBA" else image
-        return image.transpose(ANGLES[angle]) if angle != 1 else image
+        return turn_upright(image, angle)

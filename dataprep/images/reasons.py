@@ -1,9 +1,10 @@
 """Why a file is refused that Pillow cannot open or cannot read: a reason code, and a detail for a person."""
 
 from dataprep.images.formats.jpeg import JPEG_MAGIC, jpeg_chain
-from dataprep.images.formats.tiff.directories import TIFF_MAGICS, describe_tiff
+from dataprep.images.formats.tiff.directories import describe_tiff
 from dataprep.images.signatures import TARGA, UNKNOWN, describe_other, is_readable, is_targa
 from schemas.images.png_chunks import PNG_MAGIC
+from schemas.images.tiff import TIFF_MAGICS
 
 _HEAD = 2100  # bytes; the mark that is furthest from the start ends before
 

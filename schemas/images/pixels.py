@@ -1,21 +1,24 @@
-"""Brings the pixels of an opened image to the policy: orientation, depth, mode, alpha, profile, size, encoding."""
+"""Apply the pixel policy to an image: orientation, bit depth, colour profile, size, background.
 
+The only implementation. `dataprep shard` and `trainer predict` both call it, so a model gets the pixels that it was
+trained on.
+"""
+
+import functools
 import io
-from time import perf_counter
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image, ImageCms, ImageFile
-from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
-from dataprep.images.depth import in_use, low_byte_twin, note_low_range, to_grey, widen_planes
-from dataprep.images.formats.chain import Chain
-from dataprep.images.formats.tiff.messages import CodecMessages
-from dataprep.images.picture import Picture
+from schemas.images.depth import combine_bytes, is_deep, note_low_range, open_low_bytes, to_eight_bit_grey, widen_planes
 from schemas.images.policy import Notes, Policy, Refusal
 from schemas.process.memory import demand_room
 
-ANGLES = {
+# Formats without a magic number are left out, since garbage would pass; EPS, since it starts a program.
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
+_ORIENTATION = 0x0112  # EXIF tag
+_TRANSPOSES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -24,23 +27,71 @@ ANGLES = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_ORIENTATION = 0x0112
-_SHORTENED = ("RGB", "RGBA", "CMYK")  # modes of 8 bits in which Pillow opens 16-bit files
+_SHORTENED = ("RGB", "RGBA", "CMYK")  # 8-bit modes in which Pillow opens 16-bit files
+_WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
+
+
+@functools.cache
+def readable_formats() -> tuple[str, ...]:
+    """Return Pillow's names of the formats that are read.
+
+    The first call loads Pillow's plugins and switches off its own size limit for the process: Policy.max_pixels is
+    checked instead, before anything is decoded. Raises MemoryError if the plugins may not fit into memory.
+    """
+    demand_room(0)  # Pillow silently leaves out a plugin that cannot be loaded
+    Image.init()
+    Image.MAX_IMAGE_PIXELS = None
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def open_image(data: bytes, policy: Policy) -> ImageFile.ImageFile:
+    """Open an image file and check its header against the policy; no pixels are decoded.
+
+    Raises Refusal for an image that the policy rejects, PIL.UnidentifiedImageError for data in no readable format, and
+    other errors of Pillow.
+    """
+    image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=readable_formats())
+    check_size(*image.size, policy)
+    if policy.animation == "reject" and is_animated(image):
+        raise Refusal("animated", "it has several frames or pages, and --animation is reject")
+    return image
+
+
+def check_size(width: int, height: int, policy: Policy) -> None:
+    """Raise Refusal unless a size in pixels is within the policy's limits."""
+    if width < 1 or height < 1:
+        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
+    if width * height > policy.max_pixels:
+        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+    if min(width, height) < policy.min_side:
+        raise Refusal("too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}")
+    if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
+        raise Refusal("extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1")
+
+
+def is_animated(image: Image.Image) -> bool:
+    """Return True for several frames or pages. A JPEG of several pictures is a photo with previews or depth."""
+    return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
 def orientation(image: Image.Image) -> int:
-    """EXIF orientation 1..8. EXIF that cannot be read counts as none: the pixels are good."""
+    """Return the EXIF orientation, 1 to 8; 1 if the EXIF data cannot be read, since the pixels are good."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
     except MemoryError:
         raise
-    except Exception:  # whatever Pillow's parser trips over
+    except Exception:  # any error of Pillow's parser
         return 1
-    return value if value in ANGLES else 1
+    return value if value in _TRANSPOSES else 1
 
 
-def profile_to_convert(image: Image.Image, policy: Policy) -> Any:
-    """The embedded colour profile where it is to be converted and is not sRGB; an unreadable one counts as none."""
+def turn_upright(image: Image.Image, angle: int) -> Image.Image:
+    """Return the image turned or mirrored as its EXIF orientation `angle` asks."""
+    return image.transpose(_TRANSPOSES[angle]) if angle != 1 else image
+
+
+def profile_to_convert(image: Image.Image, policy: Policy) -> ImageCms.ImageCmsProfile | None:
+    """Return the embedded colour profile if the policy converts it to sRGB; None if it is sRGB or unreadable."""
     data = image.info.get("icc_profile")
     if policy.icc == "ignore" or not data:
         return None
@@ -49,91 +100,96 @@ def profile_to_convert(image: Image.Image, policy: Policy) -> Any:
         return None if "srgb" in ImageCms.getProfileDescription(profile).lower() else profile
     except MemoryError:
         raise
-    except Exception:  # the pixels are good, whatever littlecms trips over
+    except Exception:  # any error of littlecms: the pixels are good
         demand_room(0)
         return None
 
 
-def is_animated(image: Image.Image) -> bool:
-    """Return True for several frames or pages; a JPEG of several pictures is a photo with previews or depth."""
-    return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+def load_pixels(image: Image.Image) -> tuple[str, ...]:
+    """Decode the pixels of an opened image; return no warnings."""
+    image.load()
+    return ()
 
 
-def remake(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, profile: Any, messages: CodecMessages) -> Picture:
-    """Decode an opened image, bring its pixels to the policy and encode them; Pillow's errors come through."""
-    image: Image.Image = opened
-    notes = Notes(warnings=list(chain.warnings))
-    changed = notes.changed
-    source = str(image.format)
-    if is_animated(image):
-        changed.append("first_frame")
-    full = image.size
-    sampling = _sampling(image)
-    if policy.resize is not None and source in ("JPEG", "MPO"):
-        image.draft(None, (policy.resize, policy.resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
-    widen_planes(opened)
-    shallow = chain.deep and policy.depth_bits < 16 and image.mode in ("RGB", "RGBA")
-    twin = low_byte_twin(opened) if shallow else None
-    notes.warnings += messages.load(image)
-    angle = orientation(image)  # after loading: Pillow turns a TIFF by itself, and then drops the tag
-    if chain.deep and image.mode in _SHORTENED:
-        changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
-        if twin is not None:
-            messages.load(twin)
-            image = in_use(image, twin, policy.depth_bits, notes)
-        elif image.mode != "CMYK":  # little ink is a light picture
-            note_low_range(notes, int(np.asarray(image)[:, :, :3].max(initial=0)) << 8)
+def apply_policy(
+    opened: ImageFile.ImageFile, policy: Policy, load: Callable[[Image.Image], Sequence[str]] = load_pixels
+) -> tuple[Image.Image, Notes]:
+    """Decode an opened image and apply the pixel policy to it.
+
+    `opened` was opened from memory and is not loaded yet. `load` decodes an image in place and returns warnings.
+
+    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises Refusal for pixels that the
+    policy does not cover, and Pillow's errors.
+    """
+    notes = Notes()
+    source, size, resize = str(opened.format), opened.size, policy.resize
+    if is_animated(opened):
+        notes.changed.append("first_frame")
+    profile = profile_to_convert(opened, policy)
+    if resize is not None and source in ("JPEG", "MPO"):
+        opened.draft(None, (resize, resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    image = _decode(opened, policy, load, notes)
+    angle = orientation(opened)  # after loading: Pillow turns a TIFF by itself and then drops the tag
     if profile is not None:
-        image = _to_srgb(image, profile, changed)
+        image = _to_srgb(image, profile, notes)
     image = to_eight_bit(image, source, policy, notes)
     if angle != 1:
-        image = image.transpose(ANGLES[angle])
-        full = full[::-1] if angle >= 5 else full
-        changed.append("exif_rotated")
-    if policy.resize is not None and min(full) > policy.resize:
-        image = _shrink(image, full, policy.resize)
-        changed.append("resized")
+        image = turn_upright(image, angle)
+        size = size[::-1] if angle >= 5 else size
+        notes.changed.append("exif_rotated")
+    if resize is not None and min(size) > resize:
+        image = _shrink(image, size, resize)
+        notes.changed.append("resized")
     if image.mode == "RGBA":
         image = flatten(image, policy.background)
-        changed.append("alpha_flattened")
-    target = _target(source, policy)
-    if target != ("JPEG" if source == "MPO" else source):
-        changed.append(f"{source.lower()}_to_{target.lower()}")
-    if not changed:
-        changed.append("recoded")  # a kind of JPEG or PNG that not every decoder reads
-    started = perf_counter()
-    encoded = _encode(image, target, policy, sampling)
-    seconds = perf_counter() - started
-    return Picture(encoded, *image.size, tuple(changed), image, seconds, tuple(dict.fromkeys(notes.warnings)))
+        notes.changed.append("alpha_flattened")
+    return image, notes
 
 
-def _to_srgb(image: Image.Image, profile: Any, changed: list[str]) -> Image.Image:
-    """The picture in sRGB; left as it is where the profile does not fit the pixels."""
+def _decode(
+    opened: ImageFile.ImageFile, policy: Policy, load: Callable[[Image.Image], Sequence[str]], notes: Notes
+) -> Image.Image:
+    """Load an opened image; of 16-bit colours return the eight bits that the policy asks for."""
+    widen_planes(opened)
+    deep = is_deep(opened)
+    shallow = deep and policy.depth_bits < 16 and opened.mode in ("RGB", "RGBA")
+    low_bytes = open_low_bytes(opened) if shallow else None
+    notes.warnings += load(opened)
+    if not deep or opened.mode not in _SHORTENED:
+        return opened
+    notes.changed.append("depth_16_to_8")  # Pillow has shifted the values by 8 while loading
+    if low_bytes is not None:
+        load(low_bytes)
+        return combine_bytes(opened, low_bytes, policy.depth_bits, notes)
+    if opened.mode != "CMYK":  # little ink is a light picture
+        note_low_range(notes, int(np.asarray(opened)[:, :, :3].max(initial=0)) << 8)
+    return opened
+
+
+def _to_srgb(image: Image.Image, profile: ImageCms.ImageCmsProfile, notes: Notes) -> Image.Image:
+    """Return the image in sRGB; unchanged if the profile does not fit the pixels."""
     try:
-        done = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
+        converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except ImageCms.PyCMSError:
         demand_room(image.width * image.height)
         return image
-    if done is None or image.mode not in ("RGB", "CMYK"):
+    if converted is None or image.mode not in ("RGB", "CMYK"):
         return image
-    changed.append("icc_converted")
-    return done
-
-
-def _target(source: str, policy: Policy) -> str:
-    if policy.image_format == "keep":
-        return "JPEG" if source in ("JPEG", "MPO") else "PNG"
-    return policy.image_format.upper()
+    notes.changed.append("icc_converted")
+    return converted
 
 
 def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:
-    """The picture in mode RGB or L, or RGBA where it has transparent parts; raises Refusal for an unknown depth."""
-    grey = to_grey(image, source, policy, notes)
+    """Return the image in mode RGB or L, or RGBA if it has transparent parts. `source` is Pillow's name of its format.
+
+    Raises Refusal for an unknown value range.
+    """
+    grey = to_eight_bit_grey(image, source, policy, notes)
     if grey is not None and grey.mode == "L":
         return grey
     image = grey or image
     mode = image.mode
-    if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
+    if mode in _WITH_ALPHA or "transparency" in image.info:
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema()[1] == 0:
             notes.warnings.append("transparent_everywhere")
@@ -149,42 +205,13 @@ def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) 
 
 
 def flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:
-    """Lay the picture over one colour: what lies under transparent pixels is garbage that no one saw."""
+    """Return an RGBA image laid over one colour, in mode RGB. Colours under transparent pixels are garbage."""
     ground = Image.new("RGBA", image.size, (*background, 255))
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
-def _shrink(image: Image.Image, full: tuple[int, int], short_side: int) -> Image.Image:
-    """Shrink to a short side; the sides' ratio is that of the `full` size, before any shrinking while decoding."""
-    scale = short_side / min(full)
-    width, height = (max(short_side, round(side * scale)) for side in full)
+def _shrink(image: Image.Image, size: tuple[int, int], short_side: int) -> Image.Image:
+    """Shrink to a short side in the aspect ratio of `size`, the size before any shrinking while decoding."""
+    scale = short_side / min(size)
+    width, height = (max(short_side, round(side * scale)) for side in size)
     return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-# What Pillow calls the samplings of colour that it writes; -1 leaves the choice to it (4:2:0).
-_FULL, _HALF_WIDTH, _DEFAULT = 0, 1, -1
-
-
-def _sampling(image: Image.Image) -> int:
-    """The sampling of colour that a JPEG is encoded with: that of an opened JPEG source, so that it loses no colour.
-
-    Full for those that Pillow cannot write: CMYK, whose print colours have none, and half height, which half width
-    becomes when the picture is turned. Measured on CMYK squares: mean difference 21 at 4:2:0, 2 at 4:4:4.
-    """
-    if not isinstance(image, JpegImageFile):
-        return _DEFAULT
-    sampling = get_sampling(image)
-    turned_half = sampling == _HALF_WIDTH and orientation(image) >= 5
-    return _FULL if sampling == _DEFAULT or turned_half else sampling
-
-
-def _encode(image: Image.Image, target: str, policy: Policy, sampling: int) -> bytes:
-    buffer = io.BytesIO()
-    if target == "JPEG" and max(image.size) > 65_500:
-        raise Refusal("too_large", f"{image.width} x {image.height} pixels do not fit into a JPEG")
-    options: dict[str, Any] = {"compress_level": 6}
-    if target == "JPEG":
-        options = {"quality": policy.quality, "subsampling": sampling}
-    image.info = {}  # or a profile, comment or EXIF of the source would come along
-    image.save(buffer, target, **options)
-    return buffer.getvalue()

@@ -87,6 +87,11 @@ def without(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
     return b"".join(data[start:end] for start, end in zip(starts, ends, strict=True))
 
 
+def without_bad_extras(data: bytes) -> bytes:
+    """Return the PNG without the chunks of bad_extras, over which Pillow rejects the whole file."""
+    return without(data, bad_extras(data))
+
+
 def _fits(kind: bytes, size: int) -> bool:
     least, most = _LENGTHS.get(kind, (0, CHUNK_BYTES))
     return least <= size <= most

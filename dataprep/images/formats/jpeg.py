@@ -159,7 +159,7 @@ def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain
     if not height:
         return Chain("it is a JPEG whose height stands in a DNL segment behind its scan", unsupported=True)
     simple = bare and plain and data[frame + 8] in (1, 3)
-    return Chain(plain=plain, kind=kind, deep=bits > 8, size=(width, height) if simple else None, scan=scan, end=end)
+    return Chain(plain=plain, kind=kind, size=(width, height) if simple else None, scan=scan, end=end)
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:

@@ -23,7 +23,7 @@ def png_chain(data: bytes, headers_only: bool = False) -> Chain:
 
     With `headers_only` it ends at the pixels: what stands before them is checked.
     """
-    plain = deep = False
+    plain = False
     end = 0
     seen: set[bytes] = set()
     for number, (at, kind, size) in enumerate(chunks(data)):
@@ -41,15 +41,13 @@ def png_chain(data: bytes, headers_only: bool = False) -> Chain:
         if problem:
             return Chain(problem, checksum=True)
         if kind == b"IHDR":
-            plain, deep = data[at + 16] == 8 and data[at + 17] in (0, 2), data[at + 16] == 16
+            plain = data[at + 16] == 8 and data[at + 17] in (0, 2)
         seen.add(kind)
         end = at + 12 + size
     if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= seen:
         return Chain("it ends without an IEND chunk" if b"IDAT" in seen else "it has no image data")
     plain = plain and not seen & {b"tRNS", b"acTL"}
-    return Chain(
-        plain=plain, deep=deep, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in seen else png_end(data)
-    )
+    return Chain(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in seen else png_end(data))
 
 
 def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
@@ -131,8 +129,3 @@ def _metadata(data: bytes, besides: set[tuple[int, int]]) -> list[tuple[int, int
         if not is_needed(kind) and kind not in _MEANING | _MEANING_OF_FRAMES and size >= 0
     )
     return [place for place in places if place not in besides]
-
-
-def png_without_bad_extras(data: bytes) -> bytes:
-    """The PNG without chunks that pixels do not need and Pillow refuses the whole file over."""
-    return without(data, bad_extras(data))

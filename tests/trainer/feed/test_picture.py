@@ -120,13 +120,28 @@ def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str,
     assert np.array_equal(read_picture(DEEP[name], asdict(policy)), expected)
 
 
+ACCEPTED = sorted(p for p in CASES.parent.rglob("*") if p.is_file() and ".expected." not in p.name)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(resize=10, icc="convert")], ids=["default", "resized"])
+@pytest.mark.parametrize("path", ACCEPTED, ids=lambda path: path.name)
+def test_pixels_of_each_accepted_case_equal_those_that_dataprep_encodes(path: Path, policy: Policy) -> None:
+    picture = normalise(path.read_bytes(), policy, want_pixels=True)
+    assert picture.image is not None
+    assert np.array_equal(read_picture(path.read_bytes(), asdict(policy)), picture.image.convert("RGB"))
+
+
 REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
 
 
-@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2"])
-def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
-    with pytest.raises(Unreadable, match="camera raw"):
-        read_picture((REJECTED / name).read_bytes(), {})
+@pytest.mark.parametrize("path", sorted(p for p in REJECTED.iterdir() if p.suffix != ".jpg"), ids=lambda path: path.name)
+def test_unsupported_kinds_are_rejected_with_the_detail_of_dataprep(path: Path) -> None:
+    with pytest.raises(Refusal) as raised:
+        normalise(path.read_bytes(), Policy())
+    with pytest.raises(Unreadable) as unreadable:
+        read_picture(path.read_bytes(), {})
+    if raised.value.detail.startswith("it is camera raw"):
+        assert str(unreadable.value) == raised.value.detail
 
 
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
