@@ -1,7 +1,7 @@
-"""The schema of a record: its fields, their MindRecord types, and the role each plays.
+"""Schema of a record: its fields, their MindRecord types and their roles.
 
-A field's *role* says what it holds (image, label, key); its *name* is the MindRecord column. Both programs
-look columns up by role, so a user's own schema file may rename every field.
+The *role* of a field is its meaning (image, label, key), its *name* is the MindRecord column. Both programs look columns
+up by role, so a user's schema file may rename every field.
 """
 
 import re
@@ -20,7 +20,7 @@ ROLES = {"classification": {"image": "bytes", "label": "int32", "key": "string"}
 
 @dataclass(frozen=True)
 class Field:
-    """One column. `shape` makes a numeric field an array; -1 stands for one free dimension."""
+    """One column. `shape` makes a numeric field an array; -1 is one free dimension."""
 
     name: str
     type: str
@@ -37,12 +37,12 @@ class Field:
             self._check_shape(self.shape)
         if self.index and (self.is_blob or self.name[0].isdigit()):
             raise ContractError(
-                f"field '{self.name}' cannot be indexed: only scalars whose name starts with no digit can"
+                f"field '{self.name}' cannot be indexed: only scalars whose name does not start with a digit can"
             )
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        legal = shape and shape.count(-1) <= 1 and all(size == -1 or size > 0 for size in shape)
-        if self.type not in NUMERIC or not legal:
+        valid = shape and shape.count(-1) <= 1 and all(size == -1 or size > 0 for size in shape)
+        if self.type not in NUMERIC or not valid:
             raise ContractError(
                 f"field '{self.name}' has shape {list(shape)}: "
                 "only numeric fields have one, of positive sizes and at most one -1"
@@ -50,11 +50,11 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether MindRecord stores the field in blob pages (bytes and arrays) or in raw pages (scalars)."""
+        """True for a field in blob pages (bytes and arrays), False for one in raw pages (scalars)."""
         return self.type == "bytes" or self.shape is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The field as it stands in JSON, defaults left out."""
+        """Return the field as in JSON, without defaults."""
         value: dict[str, Any] = {"name": self.name, "type": self.type}
         if self.shape is not None:
             value["shape"] = list(self.shape)
@@ -79,7 +79,7 @@ class Field:
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """The columns of every row in a dataset. `kind` names the task and so the roles that must be there."""
+    """Columns of every row in a dataset. `kind` is the task, which determines the required roles."""
 
     name: str
     kind: str
@@ -90,25 +90,25 @@ class RecordSchema:
             raise ContractError(f"schema '{self.name}' has no field")
         # SQLite column names ignore case, so two indexed fields may not differ in case only.
         names = [field.name.lower() for field in self.fields]
-        twins = sorted({name for name in names if names.count(name) > 1})
-        if twins:
-            raise ContractError(f"schema '{self.name}' has two fields named '{twins[0]}' (case does not count)")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise ContractError(f"schema '{self.name}' has two fields named '{duplicates[0]}' (case is ignored)")
 
     def require_roles(self) -> None:
-        """Raise ContractError unless each role of the schema's kind is held by one field of the right type."""
+        """Raise ContractError unless each role of the schema's kind has one field of the right type."""
         if self.kind not in ROLES:
             raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(ROLES)}")
         expected = ROLES[self.kind]
         for role, kind in expected.items():
-            held = [field for field in self.fields if field.role == role]
-            if len(held) != 1 or held[0].type != kind or held[0].shape is not None:
+            fields = [field for field in self.fields if field.role == role]
+            if len(fields) != 1 or fields[0].type != kind or fields[0].shape is not None:
                 raise ContractError(f"schema '{self.name}' needs exactly one field of role '{role}', of type {kind}")
-        spare = [field.name for field in self.fields if field.role not in expected]
-        if spare:
-            raise ContractError(f"schema '{self.name}': field '{spare[0]}' needs a role, one of {', '.join(expected)}")
+        without_role = [field.name for field in self.fields if field.role not in expected]
+        if without_role:
+            raise ContractError(f"schema '{self.name}': field '{without_role[0]}' needs a role, one of {', '.join(expected)}")
 
     def column(self, role: str) -> str:
-        """Name of the column that plays `role`; raises ContractError when there is none."""
+        """Return the name of the column with `role`; raises ContractError if there is none."""
         for field in self.fields:
             if field.role == role:
                 return field.name
@@ -116,21 +116,21 @@ class RecordSchema:
 
     @property
     def blob_fields(self) -> tuple[Field, ...]:
-        """The fields stored in blob pages, in MindRecord's order: sorted by name."""
+        """Fields stored in blob pages, in MindRecord's order: sorted by name."""
         return tuple(sorted((f for f in self.fields if f.is_blob), key=lambda f: f.name))
 
     @property
     def raw_fields(self) -> tuple[Field, ...]:
-        """The scalar fields, in MindRecord's order: sorted by name."""
+        """Scalar fields, in MindRecord's order: sorted by name."""
         return tuple(sorted((f for f in self.fields if not f.is_blob), key=lambda f: f.name))
 
     @property
     def index_fields(self) -> tuple[Field, ...]:
-        """The indexed fields in the schema's own order, which MindRecord keeps."""
+        """Indexed fields in the order of the schema, which MindRecord keeps."""
         return tuple(field for field in self.fields if field.index)
 
     def to_dict(self) -> dict[str, Any]:
-        """The schema as it stands in JSON."""
+        """Return the schema as in JSON."""
         return {"name": self.name, "kind": self.kind, "fields": [field.to_dict() for field in self.fields]}
 
     @classmethod
@@ -146,13 +146,13 @@ class RecordSchema:
 
 
 def schema_names() -> list[str]:
-    """Names of the schemas that come with the package."""
+    """Return the names of the built-in schemas."""
     folder = resources.files("schemas") / "records"
     return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
 
 
 def load_schema(name_or_path: str) -> RecordSchema:
-    """The schema of that name, or the one in the JSON file at that path; raises ContractError."""
+    """Return a built-in schema by name, or the schema in a JSON file; raises ContractError."""
     if name_or_path in schema_names():
         data = (resources.files("schemas") / "records" / f"{name_or_path}.json").read_bytes()
     else:
