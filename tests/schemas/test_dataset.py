@@ -82,10 +82,10 @@ def test_what_is_not_json_is_refused(data: bytes) -> None:
 
 
 def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="make a dataset with 'dataprep shard"):
+    with pytest.raises(ContractError, match="create a dataset with 'dataprep shard"):
         load_dataset(tmp_path)
     (tmp_path / ".work").mkdir()
-    with pytest.raises(ContractError, match="has not finished, or was refused; the same 'dataprep shard' command"):
+    with pytest.raises(ContractError, match="has not finished; run the same 'dataprep shard' command"):
         load_dataset(tmp_path)
     with pytest.raises(ContractError, match="is not a folder"):
         load_dataset(tmp_path / "nowhere")
@@ -94,12 +94,12 @@ def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "rejects", "sentence"),
     [
-        (['{"event": "start"}', '{"event": "refused", "problem": "3 of 9"}'], "x", "its job was refused: 3 of 9. The"),
-        (['{"event": "refused", "problem": "3 of 9"}'], "", "its job was refused: 3 of 9"),
-        (['{"event": "refused", "problem": "3 of 9"}', '{"event": "start"}'], "x", "has not finished, or was refused"),
-        (['{"event": "refused"}'], "x", "has not finished, or was refused"),
-        (['{"event": "ref'], "x", "has not finished, or was refused"),
-        ([], "x", "has not finished, or was refused"),
+        (['{"event": "start"}', '{"event": "refused", "problem": "3 of 9"}'], "x", "its job was rejected: 3 of 9. The"),
+        (['{"event": "refused", "problem": "3 of 9"}'], "", "its job was rejected: 3 of 9"),
+        (['{"event": "refused", "problem": "3 of 9"}', '{"event": "start"}'], "x", "has not finished"),
+        (['{"event": "refused"}'], "x", "has not finished"),
+        (['{"event": "ref'], "x", "has not finished"),
+        ([], "x", "has not finished"),
     ],
 )
 def test_an_unsealed_folder_says_that_its_job_was_refused(

@@ -37,7 +37,7 @@ def test_each_folder_that_was_tried_is_named_with_its_fault(
     found = temporary_folder_problem()
     assert found is not None
     why = os.strerror(errno.ENOTDIR if kind == "file" else errno.ENOENT)
-    assert f"{path} ({why}); set TMPDIR to a folder that can be" in found.text
+    assert f"{path} ({why}); set TMPDIR to a writable folder" in found.text
     assert not found.full
 
 
@@ -48,4 +48,4 @@ def test_full_disks_may_have_room_later(tmp_path: Path, refuse: pytest.MonkeyPat
     refuse.setenv("TMPDIR", str(tmp_path))
     found = temporary_folder_problem()
     assert found is not None
-    assert (found.full, f"{tmp_path} ({os.strerror(number)}); make room there" in found.text) == (True, True)
+    assert (found.full, f"{tmp_path} ({os.strerror(number)}); free space there" in found.text) == (True, True)
