@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.images.formats.jpeg import jpeg_chain
-from dataprep.images.formats.jpeg_scans import MOST_SCANS, ScanProblem, Scans
+from dataprep.images.formats.jpeg_scans import MAX_SCANS, ScanProblem, Scans
 from tests.cases.make import ended, jpeg, scan_starts, without_scan
 from tests.dataprep.conftest import encoded
 
@@ -128,9 +128,9 @@ def test_more_scans_than_anyone_writes_are_refused_though_they_are_in_order() ->
     """Each costs a few bytes and the time for all blocks of the picture."""
     bits = (0, 3), (3, 2), (2, 1), (1, 0)
     headers = [scan(b"\1", at, at, before, bit) for at in range(1, 64) for before, bit in bits]
-    assert with_scans(headers[: MOST_SCANS - 1]).missing()
-    with pytest.raises(ScanProblem, match=f"more than {MOST_SCANS} scans"):
-        with_scans(headers[:MOST_SCANS])
+    assert with_scans(headers[: MAX_SCANS - 1]).missing()
+    with pytest.raises(ScanProblem, match=f"more than {MAX_SCANS} scans"):
+        with_scans(headers[:MAX_SCANS])
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -1,7 +1,7 @@
 """Check the structure of a TIFF by its directories."""
 
 from dataprep.images.formats.chain import Chain
-from dataprep.images.formats.tiff.strips import damaged_strip, heard_damage, reaches_behind
+from dataprep.images.formats.tiff.strips import damaged_strip, reported_damage, exceeds_file
 from schemas.images.tiff import (
     BITS,
     COMPRESSION,
@@ -25,14 +25,14 @@ def tiff_chain(data: bytes, headers_only: bool = False) -> Chain:
     if kind := unsupported_kind(data, directories):
         return Chain(f"it is {kind}", unsupported=True)
     problem = None if headers_only else damaged_strip(data, directories[0])
-    return Chain(problem, checksum=not reaches_behind(data, directories[0]))
+    return Chain(problem, checksum=not exceeds_file(data, directories[0]))
 
 
-def heard_tiff_damage(data: bytes) -> tuple[str, str] | None:
+def reported_tiff_damage(data: bytes) -> tuple[str, str] | None:
     """Return the reason and libtiff's message of damage in the first picture; decodes fax and JPEG strips for it."""
     first = next(read_directories(data), None)
-    message = heard_damage(data, first) if first else None
-    return ("truncated" if reaches_behind(data, first or {}) else "corrupt", message) if message else None
+    message = reported_damage(data, first) if first else None
+    return ("truncated" if exceeds_file(data, first or {}) else "corrupt", message) if message else None
 
 
 def describe_tiff(data: bytes) -> str | None:
