@@ -34,11 +34,11 @@ def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: b
 
 def _needed(data: bytes, policy: Policy) -> int:
     """Return an upper bound of the bytes for decoding; images above policy.max_pixels are rejected before."""
-    pixels = min(_pixels(data), policy.max_pixels)
+    pixels = min(header_pixels(data), policy.max_pixels)
     return FIXED_BYTES + BYTES_PER_PIXEL * pixels + _FILE_FACTOR * len(data)
 
 
-def _pixels(data: bytes) -> int:
+def header_pixels(data: bytes) -> int:
     """Return width x height of the header, without the libraries of WebP and AVIF, which need memory to open a file."""
     if data[8:12] == b"WEBP":
         width, height = _webp_size(data)

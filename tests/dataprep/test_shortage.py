@@ -128,12 +128,12 @@ def test_a_header_that_announces_more_than_any_machine_has_is_the_file_s_fault(
     ],
 )
 def test_pixels_are_known_without_a_codec(data: bytes, pixels: int) -> None:
-    assert max(1, decoding._pixels(data)) == max(1, pixels)
+    assert max(1, decoding.header_pixels(data)) == max(1, pixels)
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow is built without AVIF")
 def test_pixels_of_an_avif_are_known_without_its_codec() -> None:
-    assert decoding._pixels(encoded(Image.new("RGB", (30, 20)), "AVIF")) == 600
+    assert decoding.header_pixels(encoded(Image.new("RGB", (30, 20)), "AVIF")) == 600
 
 
 @pytest.mark.parametrize(

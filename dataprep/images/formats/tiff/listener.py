@@ -41,7 +41,7 @@ def strip_complaints(data: bytes) -> list[tuple[int, str]]:
 
     At most about a hundred; empty if libtiff is older than 4.5 or not accessible in this build of Pillow.
     """
-    library = _libtiff()
+    library = load_libtiff()
     if library is None:
         return []
     file = os.memfd_create("picture", os.MFD_CLOEXEC)
@@ -93,7 +93,7 @@ def _formatted(text: bytes, values: int) -> str:
 
 
 @functools.cache
-def _libtiff() -> ctypes.CDLL | None:
+def load_libtiff() -> ctypes.CDLL | None:
     """Return the libtiff that Pillow's codecs are linked to; None if it is not accessible."""
     from PIL import _imaging  # noqa: F401  to load it
 
