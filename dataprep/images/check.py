@@ -167,7 +167,7 @@ def image_size(data: bytes) -> tuple[int, int]:
         return 0, 0
 
 
-def glimpse(data: bytes, side: int, max_pixels: int) -> Image.Image:
+def preview_image(data: bytes, side: int, max_pixels: int) -> Image.Image:
     """Return the visible part of a file, even of one that normalise rejects: RGB or grey, no side longer than `side`.
 
     Of a truncated file that is the part before its end. Raises Refusal if nothing is visible. Not thread-safe: it

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from PIL import Image
 
 from dataprep.errors import DataprepError
-from dataprep.images.check import glimpse, keep_decoders_single
+from dataprep.images.check import preview_image, keep_decoders_single
 from schemas.images.policy import Refusal
 from schemas.process.host import usable_cores
 
@@ -175,7 +175,7 @@ def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
     """Return a thumbnail within the limits of `sheet`, or None if nothing is visible. May be slow or crash."""
     data = picture if isinstance(picture, bytes) else _read(picture)
     try:
-        image = glimpse(data, sheet.side, MAX_PIXELS) if data else None
+        image = preview_image(data, sheet.side, MAX_PIXELS) if data else None
     except Refusal:
         return None
     if image is not None and isinstance(picture, File) and _is_flat(image):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.images.check import glimpse
+from dataprep.images.check import preview_image
 from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
 from schemas.images.policy import Refusal
 from tests.dataprep.conftest import encoded
@@ -16,7 +16,7 @@ from tests.dataprep.conftest import encoded
 def test_the_first_part_of_a_truncated_image_is_visible() -> None:
     whole = Image.linear_gradient("L").resize((400, 400))
     data = encoded(whole, "JPEG")
-    image = glimpse(data[: len(data) // 2], 64, 1 << 20)
+    image = preview_image(data[: len(data) // 2], 64, 1 << 20)
     assert image.size == (64, 64)
     assert image.getpixel((0, 0)) < 10
     assert 40 < image.getpixel((0, 24)) < 110
@@ -25,13 +25,13 @@ def test_the_first_part_of_a_truncated_image_is_visible() -> None:
 def test_a_preview_is_upright_and_opaque() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert glimpse(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
-    assert glimpse(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
+    assert preview_image(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
+    assert preview_image(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
     with pytest.raises(Refusal):
-        glimpse(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
+        preview_image(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
 
 
 def test_a_thumbnail_stays_within_its_bytes() -> None:
