@@ -19,7 +19,7 @@ from dataprep.images.formats.png import EXTRA_DATA, png_stream_problem, png_with
 from dataprep.images.formats.structure import walk_chain
 from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.picture import Picture
-from dataprep.images.reasons import of_error, of_unknown
+from dataprep.images.reasons import reason_of_error, reason_of_unknown
 from schemas.images.pixels import (
     check_size,
     flatten,
@@ -58,16 +58,16 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
         check_size(*chain.size, policy)
         return _passed(data, chain, policy, chain.size, None)
     image = _open(without_bad_extras(data) if chain.bad_extra else data, policy)
-    warned = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
-    listened = data if policy.check == "decode" else b""
-    with CodecMessages(image.format, listened) as messages, _blaming_file(chain):
-        if not warned and _passes(image, chain, policy) and profile_to_convert(image, policy) is None:
+    png_warnings = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
+    decoded = data if policy.check == "decode" else b""
+    with CodecMessages(image.format, decoded) as messages, _errors_as_refusals(chain):
+        if not png_warnings and _passes(image, chain, policy) and profile_to_convert(image, policy) is None:
             end = chain.scan + _START_BYTES if read_later and chain.scan else len(data)
-            size = image.size  # before reading: at a smaller scale it is another
+            size = image.size  # before reading, which may reduce the scale
             pixels = _read_through(data, image, policy, want_pixels, end)
             return _passed(data, chain, policy, size, pixels)
         picture = reencode(image, chain, policy, messages)
-        return replace(picture, warnings=(*warned, *picture.warnings))
+        return replace(picture, warnings=(*png_warnings, *picture.warnings))
 
 
 def _png_warnings(data: bytes) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def _passed(data: bytes, chain: Chain, policy: Policy, size: tuple[int, int], pi
 
 
 @contextmanager
-def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
+def _errors_as_refusals(chain: Chain | None = None) -> Iterator[None]:
     """Convert all errors of Pillow's parsers and codecs to Refusal."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -102,15 +102,15 @@ def _blaming_file(chain: Chain | None = None) -> Iterator[None]:
         except Exception as error:
             if chain and chain.kind:
                 raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None
-            raise Refusal(*of_error(error)) from None
+            raise Refusal(*reason_of_error(error)) from None
 
 
 def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
-    with _blaming_file():
+    with _errors_as_refusals():
         try:
             return open_image(data, policy)
         except UnidentifiedImageError:
-            raise Refusal(*of_unknown(data)) from None
+            raise Refusal(*reason_of_unknown(data)) from None
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
@@ -175,7 +175,7 @@ def preview_image(data: bytes, side: int, max_pixels: int) -> Image.Image:
     """
     data = without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image: Image.Image = _open(data, Policy(max_pixels=max_pixels))
-    with _blaming_file():
+    with _errors_as_refusals():
         ImageFile.LOAD_TRUNCATED_IMAGES = True
         try:
             image.draft(None, (side, side))

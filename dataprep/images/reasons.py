@@ -9,7 +9,7 @@ from schemas.images.tiff import TIFF_MAGICS
 _HEAD = 2100  # bytes: covers the magic bytes furthest from the start
 
 
-def of_unknown(data: bytes) -> tuple[str, str]:
+def reason_of_unknown(data: bytes) -> tuple[str, str]:
     """Return reason and detail of data in no readable format."""
     if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
         return "unsupported_format", f"it is a {kind}"
@@ -28,10 +28,10 @@ def of_unknown(data: bytes) -> tuple[str, str]:
 
 def reason_of_head(head: bytes) -> str | None:
     """Return the reason to reject a file by its first 2,100 bytes or more; None if its format is readable."""
-    return None if is_readable(head[:32]) else of_unknown(head)[0]
+    return None if is_readable(head[:32]) else reason_of_unknown(head)[0]
 
 
-def of_error(error: Exception) -> tuple[str, str]:
+def reason_of_error(error: Exception) -> tuple[str, str]:
     """Return reason and detail of an error that a parser or codec of Pillow raised."""
     text = f"{error}" or type(error).__name__
     if text.startswith("Unsupported"):

@@ -3,7 +3,7 @@
 import re
 import struct
 
-from schemas.images.stand_ins import describe_text
+from schemas.images.placeholders import describe_text
 
 UNKNOWN = "data of no known image format"
 # Formats that are read.

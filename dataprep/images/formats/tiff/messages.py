@@ -8,7 +8,7 @@ from types import TracebackType
 from PIL import Image
 
 from dataprep.images.formats.tiff.directories import reported_tiff_damage
-from dataprep.images.reasons import of_error
+from dataprep.images.reasons import reason_of_error
 from schemas.images.policy import Refusal
 from schemas.process.native_stderr import NativeStderr
 
@@ -63,7 +63,7 @@ class CodecMessages:
             message = self._complaint()
             if message is None:
                 raise
-            reason, _ = of_error(OSError(f"{error} {message}"))
+            reason, _ = reason_of_error(OSError(f"{error} {message}"))
             raise Refusal(reason, message) from error
         message = self._complaint()
         if message and _DAMAGE.match(message):
