@@ -295,8 +295,8 @@ def _rejection(work: Path) -> str | None:
 def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
     """Return a sentence per problem of the shards' sizes and index digests; empty if there is none.
 
-    Reads the indexes but no rows. Call it before opening a dataset: MindDataset crashes with SIGSEGV on an index with too
-    few rows (measured on 2.10).
+    Reads the indexes but no rows. Call it before opening a dataset: MindDataset crashes with SIGSEGV on an index with
+    too few rows (measured on 2.10).
     """
     problems: list[str] = []
     for shard in shards:

@@ -1,7 +1,7 @@
 """Schema of a record: its fields, their MindRecord types and their roles.
 
-The *role* of a field is its meaning (image, label, key), its *name* is the MindRecord column. Both programs look columns
-up by role, so a user's schema file may rename every field.
+The *role* of a field is its meaning (image, label, key), its *name* is the MindRecord column. Both programs look
+columns up by role, so a user's schema file may rename every field.
 """
 
 import re
@@ -103,9 +103,9 @@ class RecordSchema:
             fields = [field for field in self.fields if field.role == role]
             if len(fields) != 1 or fields[0].type != kind or fields[0].shape is not None:
                 raise ContractError(f"schema '{self.name}' needs exactly one field of role '{role}', of type {kind}")
-        without_role = [field.name for field in self.fields if field.role not in expected]
-        if without_role:
-            raise ContractError(f"schema '{self.name}': field '{without_role[0]}' needs a role, one of {', '.join(expected)}")
+        extra = [field.name for field in self.fields if field.role not in expected]
+        if extra:
+            raise ContractError(f"schema '{self.name}': field '{extra[0]}' needs a role, one of {', '.join(expected)}")
 
     def column(self, role: str) -> str:
         """Return the name of the column with `role`; raises ContractError if there is none."""

@@ -1,7 +1,7 @@
 """Compare the header and index of a shard with dataset.json.
 
-MindDataset trusts both: it crashes with SIGSEGV, or fails with an error of its own, if they disagree (measured on 2.10).
-So this check comes before opening a dataset.
+MindDataset trusts both: it crashes with SIGSEGV, or fails with an error of its own, if they disagree (measured on
+2.10). So this check comes before opening a dataset.
 """
 
 import json

@@ -45,9 +45,9 @@ def keep_decoders_single() -> None:
 def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
     """Check an image file and apply the policy to it; raises Refusal for an image that is rejected.
 
-    `want_pixels` requests the decoded image at full size, at the cost of a full decode. `read_later` is for a caller that
-    decodes each image completely afterwards, as the decode check does: only the beginning of a JPEG that passes through
-    is read here, which finds errors in its tables. Those crash MindSpore's decoder.
+    `want_pixels` requests the decoded image at full size, at the cost of a full decode. `read_later` is for a caller
+    that decodes each image completely afterwards, as the decode check does: only the beginning of a JPEG that passes
+    through is read here, which finds errors in its tables. Those crash MindSpore's decoder.
     """
     if not data:
         raise Refusal("empty", "the file has no bytes")
@@ -140,7 +140,7 @@ _START_BYTES = 4096
 
 
 def _read_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, end: int) -> Image.Image | None:
-    """Read an opened file as far as the policy requires; return the image if that decodes it. Raises Pillow's errors."""
+    """Read an opened file as far as the policy requires; return the image if it is decoded. Raises Pillow's errors."""
     if policy.check == "header" and not want_pixels:
         return None
     if want_pixels or image.format == "PNG":

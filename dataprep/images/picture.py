@@ -34,8 +34,8 @@ class Picture:
     def deciding_bytes(self) -> bytes:
         """Return bytes that are equal for equal pixels, to detect duplicates.
 
-        For a JPEG that passed through, its pixel segments; otherwise the decoded pixels. So a JPEG equals one with other
-        metadata, but not the same image in another format.
+        For a JPEG that passed through, its pixel segments; otherwise the decoded pixels. So a JPEG equals one with
+        other metadata, but not the same image in another format.
         """
         if self.passed and self.data.startswith(b"\xff\xd8"):
             return jpeg_pixels(self.data)

@@ -36,8 +36,8 @@ def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: No
     """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
 
     Values of known depth are shifted, as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
-    a TIFF whose white is zero up to eight bits; deeper ones are inverted here. Raises Refusal for an unknown value range
-    if `policy.depth_range` does not give it.
+    a TIFF whose white is zero up to eight bits; deeper ones are inverted here. Raises Refusal for an unknown value
+    range if `policy.depth_range` does not give it.
     """
     values = _stored_values(image, source)
     if values is None:

@@ -118,8 +118,8 @@ def apply_policy(
 
     `opened` was opened from memory and is not loaded yet. `load` decodes an image in place and returns warnings.
 
-    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises Refusal for pixels that the
-    policy does not cover, and Pillow's errors.
+    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises Refusal for pixels that
+    the policy does not cover, and Pillow's errors.
     """
     notes = Notes()
     source, size, resize = str(opened.format), opened.size, policy.resize

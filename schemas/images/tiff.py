@@ -1,10 +1,10 @@
-"""Read the directories of a TIFF and recognise the kinds that are not read: camera raw, thumbnails of other pictures."""
+"""Read the directories of a TIFF and recognise kinds that are not supported: camera raw, a thumbnail first."""
 
 import struct
 from collections.abc import Iterator, Sequence
 
 TIFF_MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"II\0*", b"MM*\0", b"II\0+", b"MM+\0")
-Directory = dict[int, tuple[int, ...]]  # tag -> values, of tags that hold whole numbers
+Directory = dict[int, tuple[int, ...]]  # tag -> values, of whole-number tags
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, SAMPLE_FORMAT = 256, 257, 258, 259, 262, 339
 _SUBFILE, _OLD_SUBFILE, _SUB_DIRECTORIES, _DNG_VERSION = 254, 255, 330, 50706
@@ -27,7 +27,8 @@ def unsupported_kind(data: bytes, directories: Sequence[Directory]) -> str | Non
         return "camera raw; develop it to JPEG, PNG or TIFF first"
     largest = max(others, key=_pixels, default=first)
     reduced = bool(first.get(_SUBFILE, (0,))[0] & 1) or first.get(_OLD_SUBFILE) == (2,)
-    # Without the flag: a sub-picture is a reduced copy of its parent, so the parent of a much larger one is a thumbnail.
+    # Without the flag: a sub-picture is a reduced copy of its parent, so the parent of a much larger one is a
+    # thumbnail.
     if _pixels(largest) > (1 if reduced else 4) * _pixels(first) and (reduced or largest.get(_IS_SUB)):
         width, height = (largest[tag][0] for tag in (WIDTH, HEIGHT))
         return f"a TIFF that begins with a thumbnail of its picture of {width} x {height} pixels; save it again without"

@@ -37,8 +37,8 @@ class _Expendable(io.TextIOWrapper):
 def prepare_streams() -> None:
     """Make the three streams usable. Call it before anything is opened or printed.
 
-    A closed descriptor 0, 1 or 2 is opened on /dev/null, so that no file of the program gets its number. Characters that
-    the encoding lacks are printed as escapes.
+    A closed descriptor 0, 1 or 2 is opened on /dev/null, so that no file of the program gets its number. Characters
+    that the encoding lacks are printed as escapes.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -10,7 +10,7 @@ from schemas.errors import ContractError
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises ContractError for other kinds of files, and OSError."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: a socket cannot be opened, and opening a device may have effects
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may have effects
         raise ContractError(_not_regular(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -35,8 +35,8 @@ class NotAnImage(Unreadable):
 def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
     """Return the pixels of an image file, uint8 of shape (H, W, 3) in RGB; raises Unreadable.
 
-    `policy` is that of dataset.json, empty if unknown: then nothing is shrunk and no profile is converted. Its limits on
-    the shape of training images are not applied.
+    `policy` is that of dataset.json, empty if unknown: then nothing is shrunk and no profile is converted. Its limits
+    on the shape of training images are not applied.
     """
     if not data:
         raise Unreadable("the file is empty")

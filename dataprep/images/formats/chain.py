@@ -11,9 +11,9 @@ from dataclasses import dataclass
 class Chain:
     """Result of a structure check. `problem` is None for a complete file.
 
-    A problem means corrupt with `checksum` (the file contradicts itself), unsupported_format with `unsupported` (a sound
-    file of a kind that is not read), else truncated. `plain`: every decoder reads this kind of file alike; `kind` names
-    one that few decoders read. `bad_extra`: a PNG has chunks that pixels do not need and that break decoders.
+    A problem means corrupt with `checksum` (the file contradicts itself), unsupported_format with `unsupported` (a
+    sound file of a kind that is not read), else truncated. `plain`: every decoder reads this kind of file alike; `kind`
+    names one that few decoders read. `bad_extra`: a PNG has chunks that pixels do not need and that break decoders.
 
     `size` is width and height in pixels if the header is sufficient: 8-bit grey or RGB without EXIF, colour profile or
     second picture; else None. `scan` is the offset of the scan of a JPEG that has one scan and nothing after it, as

@@ -146,7 +146,7 @@ def _end(data: bytes, frame: int, scans: Scans | None, bare: bool, scan: int, en
 
 
 def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain:
-    """Return the chain of a complete JPEG. `frame` is the offset of the frame marker; `bare`: without EXIF and the like."""
+    """Return the chain of a complete JPEG. `frame` is the offset of the frame marker, `bare` means no metadata."""
     marker, bits = data[frame], data[frame + 3]
     kinds = (
         (marker == 0xF7, "JPEG-LS"),

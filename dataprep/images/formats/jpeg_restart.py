@@ -2,8 +2,8 @@
 
 In a sequential JPEG of one scan libjpeg stops reading at the last pixel. So a restart marker is added at the end of the
 scan, followed by one more row of units: empty blocks in the codes of the file's tables. To decode them libjpeg searches
-for the marker and reports the bytes that it skips; it prints nothing for a sound JPEG. The rewritten JPEG is decoded for
-these messages only.
+for the marker and reports the bytes that it skips; it prints nothing for a sound JPEG. The rewritten JPEG is decoded
+for these messages only.
 """
 
 from typing import NamedTuple

@@ -16,11 +16,11 @@ _MAX_PIXELS = 32 << 20
 def read_to_end(data: bytes) -> bytes:
     """Return the JPEG rewritten so that libjpeg reads it up to EOI; other data unchanged.
 
-    In a sequential JPEG of one scan libjpeg stops at the last pixel, so surplus data, which damage leaves behind, is not
-    reported. If components are missing from the first scan it reads up to EOI, as for progressive JPEGs: components
+    In a sequential JPEG of one scan libjpeg stops at the last pixel, so surplus data, which damage leaves behind, is
+    not reported. If components are missing from the first scan it reads up to EOI, as for progressive JPEGs: components
     without a scan are added to the frame header. A JPEG that already has four gets a restart at its end, see
-    jpeg_restart.py. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails on the same 1,257 files with
-    and without the rewrite.
+    jpeg_restart.py. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails on the same 1,257 files
+    with and without the rewrite.
     """
     if not data.startswith(b"\xff\xd8"):
         return data

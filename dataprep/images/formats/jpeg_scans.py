@@ -2,8 +2,8 @@
 
 libjpeg silently decodes what there is: a progressive JPEG without its last scans is blurred, a missing colour is grey,
 and 6 KB give a grey picture of any size. ITU-T T.81 allows an encoder to omit scans, but none that was tried does
-(libjpeg-turbo with scripts of five kinds, mozjpeg, the encoders of 78 progressive files in Debian's packages), so missing
-scans were lost.
+(libjpeg-turbo with scripts of five kinds, mozjpeg, the encoders of 78 progressive files in Debian's packages). So
+missing scans were lost.
 """
 
 from dataclasses import dataclass, field

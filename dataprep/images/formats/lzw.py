@@ -1,4 +1,4 @@
-"""Count the values in an LZW stream of a GIF or TIFF without decoding it: a flipped or missing byte changes the count."""
+"""Count the values in an LZW stream of a GIF or TIFF without decoding it; damage changes the count."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ class LzwCount:
 def count_lzw(data: bytes, code_bits: int, most_significant_first: bool) -> LzwCount | None:
     """Count the values of a stream whose values have `code_bits` bits: 8 in a TIFF, 2 to 8 in a GIF.
 
-    A TIFF packs codes from the most significant bit and widens them one code early; a GIF does neither. Returns None for
-    a stream of almost only clear codes, which would take minutes. Otherwise about 50 ms per MB, since NumPy reads all
-    codes between two clear codes together.
+    A TIFF packs codes from the most significant bit and widens them one code early; a GIF does neither. Returns None
+    for a stream of almost only clear codes, which would take minutes. Otherwise about 50 ms per MB, since NumPy reads
+    all codes between two clear codes together.
     """
     stream = _Stream(data, code_bits, most_significant_first)
     at = values = 0

@@ -25,7 +25,7 @@ def png_chain(data: bytes, headers_only: bool = False) -> Chain:
     """
     plain = False
     end = 0
-    seen: set[bytes] = set()
+    kinds: set[bytes] = set()
     for number, (at, kind, size) in enumerate(chunks(data)):
         if number > _MAX_CHUNKS:
             return Chain(f"it has more than {_MAX_CHUNKS} chunks", checksum=True)
@@ -36,18 +36,18 @@ def png_chain(data: bytes, headers_only: bool = False) -> Chain:
         if headers_only and kind == b"IDAT":
             break
         problem = _chunk_problem(data, at, kind, size)
-        if not problem and not seen and (kind, size) != (b"IHDR", 13):
+        if not problem and not kinds and (kind, size) != (b"IHDR", 13):
             problem = "it does not begin with an IHDR chunk"
         if problem:
             return Chain(problem, checksum=True)
         if kind == b"IHDR":
             plain = data[at + 16] == 8 and data[at + 17] in (0, 2)
-        seen.add(kind)
+        kinds.add(kind)
         end = at + 12 + size
-    if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= seen:
-        return Chain("it ends without an IEND chunk" if b"IDAT" in seen else "it has no image data")
-    plain = plain and not seen & {b"tRNS", b"acTL"}
-    return Chain(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in seen else png_end(data))
+    if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= kinds:
+        return Chain("it ends without an IEND chunk" if b"IDAT" in kinds else "it has no image data")
+    plain = plain and not kinds & {b"tRNS", b"acTL"}
+    return Chain(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in kinds else png_end(data))
 
 
 def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
@@ -67,10 +67,10 @@ def png_end(data: bytes) -> int:
 
 
 def png_stream_problem(data: bytes) -> tuple[str, str] | None:
-    """Return reason and detail of damage in the compressed pixels of a complete PNG; Pillow accepts some broken streams.
+    """Return reason and detail of damage in the compressed pixels of a complete PNG, some of which Pillow ignores.
 
-    EXTRA_DATA for a sound picture followed by other data. One piece is in memory at a time, and no more is inflated than
-    the size of the picture requires.
+    EXTRA_DATA for a sound picture followed by other data. One piece is in memory at a time, and no more is inflated
+    than the size of the picture requires.
     """
     left = _pixel_bytes(data)
     inflater = zlib.decompressobj()

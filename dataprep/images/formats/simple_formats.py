@@ -48,8 +48,8 @@ _BMP_UNCOMPRESSED = frozenset({0, 3, 6})
 def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
     """Check that the pixels fit the width and height of the header.
 
-    Common writers give wrong file sizes and add a few bytes at the end. A problem is that both the announced size of the
-    pixels and the file have at least a row more than width and height require.
+    Common writers give wrong file sizes and add a few bytes at the end. A problem is that both the announced size of
+    the pixels and the file have at least a row more than width and height require.
     """
     if headers_only or len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
         return Chain()  # an OS/2 header announces no size

@@ -134,14 +134,14 @@ def test_pixels_of_each_accepted_case_equal_those_that_dataprep_encodes(path: Pa
 REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
 
 
-@pytest.mark.parametrize("path", sorted(p for p in REJECTED.iterdir() if p.suffix != ".jpg"), ids=lambda path: path.name)
-def test_unsupported_kinds_are_rejected_with_the_detail_of_dataprep(path: Path) -> None:
+@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2", "thumbnail_first.tif"])
+def test_unsupported_kinds_of_tiff_are_rejected_with_the_detail_of_dataprep(name: str) -> None:
+    data = (REJECTED / name).read_bytes()
     with pytest.raises(Refusal) as raised:
-        normalise(path.read_bytes(), Policy())
+        normalise(data, Policy())
     with pytest.raises(Unreadable) as unreadable:
-        read_picture(path.read_bytes(), {})
-    if raised.value.detail.startswith("it is camera raw"):
-        assert str(unreadable.value) == raised.value.detail
+        read_picture(data, {})
+    assert str(unreadable.value) == raised.value.detail
 
 
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from schemas.images.tiff import (
 
 
 def tiff_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Check that the first directory holds a picture whose strips or tiles are complete.
+    """Check that the first directory is a picture whose strips or tiles are complete.
 
     Raw sensor values and a thumbnail of another picture are `unsupported`.
     """

@@ -1,7 +1,7 @@
 """Decode the fax and JPEG strips of a TIFF with the libtiff that Pillow has loaded, to read its warnings.
 
-Pillow silences them for the whole process, but only they report lost fax lines and damage that libjpeg fills in. libtiff
-allows handlers per opened file, so nothing else in the process changes.
+Pillow silences them for the whole process, but only they report lost fax lines and damage that libjpeg fills in.
+libtiff allows handlers per opened file, so nothing else in the process changes.
 """
 
 import ctypes
@@ -59,7 +59,8 @@ def _listen(library: ctypes.CDLL, file: int) -> list[tuple[int, str]]:
 
     def hear(_tiff: int, _user: int, module: bytes | None, text: bytes, values: int) -> int:
         if strip >= 0 and len(complaints) < _MAX_COMPLAINTS:
-            complaints.append((strip, f"{(module or b'libtiff').decode('utf-8', 'replace')}: {_formatted(text, values)}"))
+            name = (module or b"libtiff").decode("utf-8", "replace")
+            complaints.append((strip, f"{name}: {_formatted(text, values)}"))
         return _HANDLED
 
     handler = _WARNED(hear)  # referenced while the file is open

@@ -21,8 +21,8 @@ _ONE_AT_A_TIME = threading.Lock()  # descriptor 2 belongs to all threads of the 
 class CodecMessages:
     """Context manager that captures what libtiff prints; it does nothing for other formats.
 
-    With `data`, the bytes of the image, entering decodes them to read libtiff's warnings too, and raises Refusal if these
-    report damage.
+    With `data`, the bytes of the image, entering decodes them to read libtiff's warnings too, and raises Refusal if
+    these report damage.
     """
 
     def __init__(self, image_format: str | None, data: bytes = b"") -> None:
@@ -53,7 +53,7 @@ class CodecMessages:
                 sys.stderr.write("\n".join([*self._others, ""]))
 
     def load(self, image: Image.Image) -> tuple[str, ...]:
-        """Decode the pixels and return warnings. Raises Refusal with the codec's message of damage, and Pillow's errors."""
+        """Decode the pixels and return warnings. Raises Refusal with the codec's message, and Pillow's errors."""
         if not self._stderr:
             image.load()
             return ()
