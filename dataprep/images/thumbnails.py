@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from PIL import Image
 
 from dataprep.errors import DataprepError
-from dataprep.images.check import preview_image, keep_decoders_single
+from dataprep.images.check import keep_decoders_single, preview_image
 from schemas.images.policy import Refusal
 from schemas.process.host import usable_cores
 

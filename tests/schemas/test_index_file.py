@@ -36,8 +36,9 @@ def test_plain_tables_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_views_and_generated_columns_are_rejected(tmp_path: Path, statements: dict[str, str]) -> None:
-    with pytest.raises(ContractError, match="is not the index of a shard"), open_index(
-        write(tmp_path / "a.db", **statements)
+    with (
+        pytest.raises(ContractError, match="is not the index of a shard"),
+        open_index(write(tmp_path / "a.db", **statements)),
     ):
         pass
 

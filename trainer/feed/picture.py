@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from schemas.images.pixels import apply_policy, open_image
+from schemas.images.placeholders import describe_text
 from schemas.images.png_chunks import PNG_MAGIC, without_bad_extras
 from schemas.images.policy import Policy, Refusal
-from schemas.images.placeholders import describe_text
 from schemas.images.tiff import TIFF_MAGICS, read_directories, unsupported_kind
 
 IMAGE_MAGICS = (b"\xff\xd8\xff", PNG_MAGIC, b"GIF8", b"II*\0", b"MM\0*")

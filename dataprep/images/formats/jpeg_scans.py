@@ -115,9 +115,7 @@ class Scans:
         expected = scan.before if scan.before else -1
         arrived = component.arrived
         if (scan.first and arrived[0] < 0) or any(bit != expected for bit in arrived[scan.first : scan.last + 1]):
-            raise ScanProblem(
-                f"scan {self._number} is out of order: an earlier scan is missing or repeated"
-            )
+            raise ScanProblem(f"scan {self._number} is out of order: an earlier scan is missing or repeated")
         arrived[scan.first : scan.last + 1] = [scan.bit] * (scan.last + 1 - scan.first)
 
     def _check_bytes(self, scan: _Header, data: bytes, start: int, end: int) -> None:

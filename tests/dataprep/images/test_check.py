@@ -187,9 +187,7 @@ MUTABLE = [path.read_bytes() for path in ACCEPTED if path.stat().st_size < 4000]
 
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(st.sampled_from(MUTABLE), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8), st.floats(0, 1))
-def test_any_bytes_give_a_picture_or_are_rejected(
-    data: bytes, edits: list[tuple[float, int]], keep: float
-) -> None:
+def test_any_bytes_give_a_picture_or_are_rejected(data: bytes, edits: list[tuple[float, int]], keep: float) -> None:
     mutated = bytearray(data[: max(1, round(len(data) * (1 - keep * keep)))])
     for place, value in edits:
         mutated[min(len(mutated) - 1, int(place * len(mutated)))] = value

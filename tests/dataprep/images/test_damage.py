@@ -94,9 +94,7 @@ def test_each_damaged_image_among_many_is_found_even_if_it_is_re_encoded(
 
 
 @pytest.mark.slow
-def test_accepted_damage_and_harmless_warnings_are_counted_the_same_by_each_check(
-    files: Files, tmp_path: Path
-) -> None:
+def test_accepted_damage_and_harmless_warnings_are_counted_the_same_by_each_check(files: Files, tmp_path: Path) -> None:
     sound = noise(40, 30)
     tables = sound.index(b"\xff\xdb")
     surplus = sound[:tables] + b"\1\2\3" + sound[tables:]

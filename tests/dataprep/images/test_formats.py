@@ -183,7 +183,7 @@ def test_without_libtiffs_warnings_its_errors_are_read(monkeypatch: pytest.Monke
 
 
 def test_the_libtiff_of_pillow_is_found() -> None:
-    assert listener._libtiff() is not None
+    assert listener.load_libtiff() is not None
 
 
 def test_camera_raw_is_recognised_in_any_directory() -> None:

@@ -27,9 +27,7 @@ def test_a_temporary_folder_is_no_problem() -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "file"])
-def test_each_tried_folder_is_named_with_its_error(
-    tmp_path: Path, refuse: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_each_tried_folder_is_named_with_its_error(tmp_path: Path, refuse: pytest.MonkeyPatch, kind: str) -> None:
     path = tmp_path / "scratch"
     if kind == "file":
         path.touch()

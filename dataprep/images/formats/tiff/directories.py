@@ -1,7 +1,7 @@
 """Check the structure of a TIFF by its directories."""
 
 from dataprep.images.formats.chain import Chain
-from dataprep.images.formats.tiff.strips import damaged_strip, reported_damage, exceeds_file
+from dataprep.images.formats.tiff.strips import damaged_strip, exceeds_file, reported_damage
 from schemas.images.tiff import (
     BITS,
     COMPRESSION,
