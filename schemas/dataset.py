@@ -41,7 +41,7 @@ class Shard:
             raise ContractError(f"shard name {self.name!r} leaves the dataset folder")
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "Shard":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "Shard":
         """Read one shard entry; raises ContractError."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(
@@ -67,7 +67,7 @@ class Split:
         return sum(shard.rows for shard in self.shards)
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "Split":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "Split":
         """Read one split; raises ContractError when rows and class_rows disagree."""
         only(value, {"rows", "class_rows", "shards"}, where)
         shards = take_all(value, "shards", dict, where)
@@ -79,7 +79,7 @@ class Split:
             raise ContractError(f"{where}: rows, the shards' rows and class_rows do not add up")
         return split
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the split as in dataset.json."""
         return {"rows": self.rows, "class_rows": list(self.class_rows), "shards": [dict(vars(s)) for s in self.shards]}
 
@@ -93,7 +93,7 @@ class PixelStats:
     images: int
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "PixelStats":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "PixelStats":
         """Read the statistics; raises ContractError."""
         only(value, {"mean", "std", "images"}, where)
         mean = take_all(value, "mean", float, where)
@@ -111,7 +111,7 @@ class RowDigestsFile:
     sha256: str
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "RowDigestsFile":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "RowDigestsFile":
         """Read the entry; raises ContractError."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(take(value, "bytes", int, where), take(value, "sha256", str, where))
@@ -158,7 +158,7 @@ class Dataset:
 
     def to_json(self) -> bytes:
         """Return the bytes of dataset.json. The key `seal` is the sha256 of the rest, so that an edit is detected."""
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "format": FORMAT,
             "version": VERSION,
             "schema": self.schema.to_dict(),
@@ -193,7 +193,7 @@ class Dataset:
         return dataset
 
     @classmethod
-    def _from_body(cls, body: dict[str, Any], where: str) -> "Dataset":
+    def _from_body(cls, body: dict[str, object], where: str) -> "Dataset":
         schema = RecordSchema.from_dict(take(body, "schema", dict, where), f"{where}: schema")
         schema.require_roles()
         splits = take(body, "splits", dict, where)
@@ -210,7 +210,9 @@ class Dataset:
             warnings=take(body, "warnings", dict, where),
             policy=take(body, "policy", dict, where),
             plan=take(body, "plan", dict, where),
-            pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
+            pixels=None
+            if pixels is None
+            else PixelStats.from_dict(take(body, "pixels", dict, where), f"{where}: pixels"),
             row_digests=None
             if digests is None
             else RowDigestsFile.from_dict(take(body, "row_digests", dict, where), f"{where}: row_digests"),
@@ -235,7 +237,7 @@ def _edited(where: str) -> str:
     return f"{where} was edited after it was sealed; restore it from a copy, or shard again"
 
 
-def _seal(body: Mapping[str, Any]) -> str:
+def _seal(body: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,6 +1,7 @@
 """Typed access to JSON from outside: a wrong shape is a ContractError, never a KeyError."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from schemas.errors import ContractError
@@ -19,7 +20,7 @@ def loads(data: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def take(values: dict[str, Any], key: str, kind: type[T], where: str) -> T:
+def take(values: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
     """Return the value of `key`, which must be of type `kind`; a bool is not an int."""
     if key not in values:
         raise ContractError(f"{where}: '{key}' is missing")
@@ -29,13 +30,13 @@ def take(values: dict[str, Any], key: str, kind: type[T], where: str) -> T:
     return value
 
 
-def take_all(values: dict[str, Any], key: str, kind: type[T], where: str) -> tuple[T, ...]:
+def take_all(values: Mapping[str, object], key: str, kind: type[T], where: str) -> tuple[T, ...]:
     """Return the list under `key` as a tuple, each element of type `kind`."""
     items = take(values, key, list, where)
     return tuple(take({"element": item}, "element", kind, f"{where}: '{key}'") for item in items)
 
 
-def only(values: dict[str, Any], allowed: set[str], where: str) -> None:
+def only(values: Mapping[str, object], allowed: set[str], where: str) -> None:
     """Raise ContractError if `values` has a key that is not `allowed`."""
     unknown = sorted(set(values) - allowed)
     if unknown:

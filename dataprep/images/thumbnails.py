@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from multiprocessing.connection import Connection
+from typing import NamedTuple, TypeVar
 
 from PIL import Image
 
@@ -81,7 +82,7 @@ def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
 class Thumbnailer:
     """Context manager that makes thumbnails in child processes, which run `serve` and end on exit."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Connection], None] | None = None) -> None:
         self._children = [_Child(deadline_s, serve or _serve) for _ in range(min(CHILDREN, usable_cores()))]
 
     def __enter__(self) -> "Thumbnailer":
@@ -115,7 +116,7 @@ def _answer(busy: "deque[tuple[_Tag, _Child]]", idle: "deque[_Child]") -> tuple[
 class _Child:
     """A child process that makes thumbnails one by one; it is replaced if it dies or hangs."""
 
-    def __init__(self, deadline_s: float, serve: Callable[[Any], None]) -> None:
+    def __init__(self, deadline_s: float, serve: Callable[[Connection], None]) -> None:
         self._deadline_s = deadline_s
         self._serve = serve
         self._start()
@@ -157,14 +158,14 @@ class _Child:
         self._pipe.close()
 
 
-def _run(pipe: Any, serve: Callable[[Any], None]) -> None:
+def _run(pipe: Connection, serve: Callable[[Connection], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its children
     pipe.send(READY)
     with suppress(EOFError):  # the parent has ended
         serve(pipe)
 
 
-def _serve(pipe: Any) -> None:
+def _serve(pipe: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff and others print there
     keep_decoders_single()
     while True:

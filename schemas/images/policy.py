@@ -39,10 +39,12 @@ class Policy:
     depth_range: tuple[float, float] | None = None
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> "Policy":
+    def from_dict(cls, value: Mapping[str, object]) -> "Policy":
         """Return the policy recorded in dataset.json. Fields that an older dataset lacks get their defaults."""
         known = {field.name: value[field.name] for field in fields(cls) if field.name in value}
-        return cls(**{name: tuple(each) if isinstance(each, list) else each for name, each in known.items()})
+        # JSON has no tuples.
+        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
+        return cls(**values)
 
 
 @dataclass

@@ -19,7 +19,7 @@ def temporary_folder_problem() -> NoTemporaryFolder | None:
         tempfile.gettempdir()
     except OSError:
         set_folders = [folder for name in ("TMPDIR", "TEMP", "TMP") if (folder := os.environ.get(name))]
-        errors = {folder: _write_error(os.path.abspath(folder)) for folder in [*set_folders, "/tmp", "/var/tmp"]}
+        errors = {folder: write_error(os.path.abspath(folder)) for folder in [*set_folders, "/tmp", "/var/tmp"]}
         tried = ", ".join(f"{folder} ({error.strerror})" for folder, error in errors.items() if error)
         full = any(error and error.errno in (errno.ENOSPC, errno.EDQUOT) for error in errors.values())
         text = f"no temporary folder can be written to, and MindSpore needs one: {tried}; "
@@ -28,7 +28,7 @@ def temporary_folder_problem() -> NoTemporaryFolder | None:
     return None
 
 
-def _write_error(folder: str) -> OSError | None:
+def write_error(folder: str) -> OSError | None:
     """Return the error of writing a file in `folder`; None if it succeeds."""
     try:
         descriptor, path = tempfile.mkstemp(dir=folder)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ class NotAnImage(Unreadable):
     """The file is not an image: text, a pointer of version control, another format."""
 
 
-def read_picture(data: bytes, policy: Mapping[str, Any]) -> NDArray[np.uint8]:
+def read_picture(data: bytes, policy: Mapping[str, object]) -> NDArray[np.uint8]:
     """Return the pixels of an image file, uint8 of shape (H, W, 3) in RGB; raises Unreadable.
 
     `policy` is that of dataset.json, empty if unknown: then nothing is shrunk and no profile is converted. Its limits

@@ -42,7 +42,7 @@ def test_each_tried_folder_is_named_with_its_error(tmp_path: Path, refuse: pytes
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_full_disks_are_reported_as_full(tmp_path: Path, refuse: pytest.MonkeyPatch, number: int) -> None:
     error = OSError(number, os.strerror(number))
-    refuse.setattr(temporary_folder, "_trial", lambda folder: error if folder == str(tmp_path) else None)
+    refuse.setattr(temporary_folder, "write_error", lambda folder: error if folder == str(tmp_path) else None)
     refuse.setenv("TMPDIR", str(tmp_path))
     found = temporary_folder_problem()
     assert found is not None
