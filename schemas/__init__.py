@@ -1,1 +1,1 @@
-"""The contract between dataprep and trainer: what a dataset folder holds. Standard library only."""
+"""The contract between dataprep and trainer: the contents of a dataset folder, and code that both programs use."""

@@ -1,6 +1,6 @@
-"""dataset.json: the sealed manifest, written last, that says what a dataset folder holds.
+"""dataset.json: the sealed manifest of a dataset folder, written last.
 
-It is deterministic (no clock, no host), so the sha256 of the file is the identity of the data.
+It is deterministic (no clock, no host name), so the sha256 of the file is the identity of the data.
 """
 
 import errno
@@ -22,7 +22,7 @@ FORMAT = "mindrecord-dataset"
 VERSION = 1
 ROW_DIGEST_BYTES = 16
 MAX_LOG_LINE_BYTES = 1 << 16
-MAX_MANIFEST_BYTES = 256 << 20  # a manifest of a million shards is smaller; anything larger is not ours
+MAX_MANIFEST_BYTES = 256 << 20  # more than a million shards need
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Shard:
             raise ContractError(f"shard name {self.name!r} leaves the dataset folder")
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "Shard":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "Shard":
         """Read one shard entry; raises ContractError."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(
@@ -67,7 +67,7 @@ class Split:
         return sum(shard.rows for shard in self.shards)
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "Split":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "Split":
         """Read one split; raises ContractError when rows and class_rows disagree."""
         only(value, {"rows", "class_rows", "shards"}, where)
         shards = take_all(value, "shards", dict, where)
@@ -79,21 +79,21 @@ class Split:
             raise ContractError(f"{where}: rows, the shards' rows and class_rows do not add up")
         return split
 
-    def to_dict(self) -> dict[str, Any]:
-        """The split as it stands in JSON."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the split as in dataset.json."""
         return {"rows": self.rows, "class_rows": list(self.class_rows), "shards": [dict(vars(s)) for s in self.shards]}
 
 
 @dataclass(frozen=True)
 class PixelStats:
-    """Mean and standard deviation per RGB channel on the scale 0..255, each image of the sample counted alike."""
+    """Mean and standard deviation per RGB channel on the scale 0..255; each image of the sample has equal weight."""
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     images: int
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "PixelStats":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "PixelStats":
         """Read the statistics; raises ContractError."""
         only(value, {"mean", "std", "images"}, where)
         mean = take_all(value, "mean", float, where)
@@ -111,7 +111,7 @@ class RowDigestsFile:
     sha256: str
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "RowDigestsFile":
+    def from_dict(cls, value: Mapping[str, object], where: str) -> "RowDigestsFile":
         """Read the entry; raises ContractError."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(take(value, "bytes", int, where), take(value, "sha256", str, where))
@@ -119,13 +119,12 @@ class RowDigestsFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """All that a trainer may know of a dataset folder.
+    """Contents of dataset.json.
 
-    `pixels` is None when no train image was measured. `rejected` and `ignored` count files by reason and by
-    rule; found = written + rejected + ignored holds, or from_json refuses. `policy` is what was done to pixels,
-    `changed` how many images each step of it touched, `duplicates` how many groups of equal pictures there are.
-    `warnings` counts written images by what is odd about them. `plan` says what the set was
-    planned from (layout, options). `row_digests` is None for a set that was sealed before there was such a file.
+    `rejected` and `ignored` count files by reason and by rule; found = written + rejected + ignored. `policy` is the
+    pixel policy and `changed` counts images by the step of it that changed them. `warnings` counts written images by
+    warning, `duplicates` groups of equal images. `plan` is the layout and options of the job. `pixels` is None if no
+    train image was measured, `row_digests` for a dataset that was sealed before that file was introduced.
     """
 
     schema: RecordSchema
@@ -154,12 +153,12 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """sha256 of dataset.json: the identity of the data."""
+        """Hex sha256 of dataset.json: the identity of the data."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
     def to_json(self) -> bytes:
-        """The bytes of dataset.json. The key `seal` is the sha256 of the rest, so that an edit is noticed."""
-        body: dict[str, Any] = {
+        """Return the bytes of dataset.json. The key `seal` is the sha256 of the rest, so that an edit is detected."""
+        body: dict[str, object] = {
             "format": FORMAT,
             "version": VERSION,
             "schema": self.schema.to_dict(),
@@ -182,19 +181,19 @@ class Dataset:
 
     @classmethod
     def from_json(cls, data: bytes, where: str = layout.DATASET) -> "Dataset":
-        """Parse and check dataset.json; raises ContractError for anything that does not hold together."""
+        """Parse and check dataset.json; raises ContractError if it is malformed, inconsistent or was edited."""
         body = loads(data, where)
         if body.get("format") != FORMAT or body.get("version") != VERSION:
             raise ContractError(f"{where} is not a {FORMAT} of version {VERSION}; shard again with this version")
         if body.pop("seal", None) != _seal(body):
             raise ContractError(_edited(where))
         dataset = cls._from_body(body, where)
-        if dataset.to_json() != data:  # the same values in other bytes would have another identity
+        if dataset.to_json() != data:  # the same values in other bytes would have another sha256
             raise ContractError(_edited(where))
         return dataset
 
     @classmethod
-    def _from_body(cls, body: dict[str, Any], where: str) -> "Dataset":
+    def _from_body(cls, body: dict[str, object], where: str) -> "Dataset":
         schema = RecordSchema.from_dict(take(body, "schema", dict, where), f"{where}: schema")
         schema.require_roles()
         splits = take(body, "splits", dict, where)
@@ -211,7 +210,9 @@ class Dataset:
             warnings=take(body, "warnings", dict, where),
             policy=take(body, "policy", dict, where),
             plan=take(body, "plan", dict, where),
-            pixels=None if pixels is None else PixelStats.from_dict(pixels, f"{where}: pixels"),
+            pixels=None
+            if pixels is None
+            else PixelStats.from_dict(take(body, "pixels", dict, where), f"{where}: pixels"),
             row_digests=None
             if digests is None
             else RowDigestsFile.from_dict(take(body, "row_digests", dict, where), f"{where}: row_digests"),
@@ -226,7 +227,7 @@ class Dataset:
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
             raise ContractError(f"{where}: found is not written + rejected + ignored")
         if self.row_digests is not None and self.row_digests.bytes != ROW_DIGEST_BYTES * self.written:
-            raise ContractError(f"{where}: row_digests does not hold {ROW_DIGEST_BYTES} bytes per row")
+            raise ContractError(f"{where}: row_digests does not have {ROW_DIGEST_BYTES} bytes per row")
         for name, split in self.splits.items():
             if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
                 raise ContractError(f"{where}: split '{name}' does not fit the classes")
@@ -236,24 +237,25 @@ def _edited(where: str) -> str:
     return f"{where} was edited after it was sealed; restore it from a copy, or shard again"
 
 
-def _seal(body: Mapping[str, Any]) -> str:
+def _seal(body: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def load_dataset(folder: Path) -> Dataset:
-    """Read OUT/dataset.json; raises ContractError when the folder is not a sealed dataset, or is between two, and
-    OSError where the disk fails for a while.
+    """Read OUT/dataset.json.
+
+    Raises ContractError if the folder is not a sealed dataset or is being replaced, OSError for a temporary disk error.
     """
     path = folder / layout.DATASET
     if (folder / layout.WORK / layout.SWAP).is_file():
-        raise ContractError(_between(folder))
+        raise ContractError(_being_replaced(folder))
     try:
         with open_regular(path) as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         if not folder.is_dir():
-            what = f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
-            raise MissingFolder(what) from None
+            problem = f"{folder} is not a folder; give the OUT of 'dataprep shard SOURCE OUT'"
+            raise MissingFolder(problem) from None
         raise ContractError(_unsealed(folder)) from None
     except OSError as error:
         if error.errno == errno.EINTR or error.errno in PASSING_ERRORS:
@@ -264,24 +266,21 @@ def load_dataset(folder: Path) -> Dataset:
     return Dataset.from_json(data, str(path))
 
 
-def _between(folder: Path) -> str:
-    return (
-        f"{folder} is changing over to a new set; a job does that in a moment, and where it was killed "
-        f"'dataprep verify {folder}' finishes it"
-    )
+def _being_replaced(folder: Path) -> str:
+    return f"{folder} is being replaced by a new dataset; if that job was killed, run 'dataprep verify {folder}'"
 
 
 def _unsealed(folder: Path) -> str:
     if (folder / layout.WORK).is_dir():
-        return f"{folder} is not sealed: {_refusal(folder / layout.WORK) or _UNFINISHED}"
-    return f"{folder} holds no {layout.DATASET}; make a dataset with 'dataprep shard SOURCE OUT'"
+        return f"{folder} is not sealed: {_rejection(folder / layout.WORK) or _UNFINISHED}"
+    return f"{folder} contains no {layout.DATASET}; create a dataset with 'dataprep shard SOURCE OUT'"
 
 
-_UNFINISHED = "its job has not finished, or was refused; the same 'dataprep shard' command goes on, or says why not"
+_UNFINISHED = "its job has not finished; run the same 'dataprep shard' command to resume it"
 
 
-def _refusal(work: Path) -> str | None:
-    """Why the last job that worked here was refused, and what to do; None when it was not, or that is not known."""
+def _rejection(work: Path) -> str | None:
+    """Return why the last job here was not sealed, and what to do; None if it was sealed or the log is unreadable."""
     try:
         with (work / layout.RUN_LOG).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_LINE_BYTES))
@@ -289,36 +288,36 @@ def _refusal(work: Path) -> str | None:
         if last["event"] != layout.REFUSED:
             return None
         listed = work / layout.REJECTS
-        retry = f"The refused files are listed in {listed}; once mended, --retry-rejects has them looked at again"
-        return f"its job was refused: {last['problem']}" + (f". {retry}" if listed.stat().st_size else "")
+        retry = f"The rejected files are listed in {listed}; fix them and use --retry-rejects to check them again"
+        return f"its job was rejected: {last['problem']}" + (f". {retry}" if listed.stat().st_size else "")
     except (OSError, IndexError, KeyError, ContractError):
         return None
 
 
 def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
-    """What is wrong with the shards' files, a sentence each; empty when sizes and index digests hold.
+    """Return a sentence per problem of the shards' sizes and index digests; empty if there is none.
 
-    Reads the indexes but no row. A reader must ask this before it opens a set: MindDataset dies by SIGSEGV on an
-    index with too few rows (measured on 2.10).
+    Reads the indexes but no rows. Call it before opening a dataset: MindDataset crashes with SIGSEGV on an index with
+    too few rows (measured on 2.10).
     """
     problems: list[str] = []
     for shard in shards:
         index = layout.index_name(shard.name)
-        found = size_problems(folder, shard)
+        of_shard = size_problems(folder, shard)
         try:
-            if not found and file_sha256(folder / index) != shard.index_sha256:
-                found.append(f"{index} is not the index that was sealed (its sha256 differs)")
+            if not of_shard and file_sha256(folder / index) != shard.index_sha256:
+                of_shard.append(f"{index} is not the index that was sealed (its sha256 differs)")
         except OSError as error:
-            found.append(f"{index} cannot be read: {error.strerror}")
-        problems += found
+            of_shard.append(f"{index} cannot be read: {error.strerror}")
+        problems += of_shard
     return problems
 
 
 def size_problems(folder: Path, shard: Shard) -> list[str]:
-    """What is wrong with the shard's two files as far as their sizes tell, a sentence each. Reads neither."""
+    """Return a sentence per problem of the sizes of the shard's two files. Reads neither."""
     index = layout.index_name(shard.name)
-    found = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
-    return [problem for problem in found if problem]
+    problems = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
+    return [problem for problem in problems if problem]
 
 
 def _size_problem(path: Path, size: int) -> str | None:
@@ -329,7 +328,7 @@ def _size_problem(path: Path, size: int) -> str | None:
 
 
 def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes, read in pieces."""
+    """Return the hex sha256 of a file, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):

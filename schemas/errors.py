@@ -1,19 +1,19 @@
-"""The exceptions of the contract, and the errors of a disk that waiting may cure."""
+"""Exceptions of the contract, and the disk errors that may be temporary."""
 
 import errno
 
 
 class ContractError(Exception):
-    """What lies on disk breaks the contract; the text says what, where and what to do next."""
+    """The files on disk break the contract; the text says what, where and what to do next."""
 
 
 class MissingFolder(ContractError):
-    """The path of a dataset names no folder: wrong usage, rather than data to be refused."""
+    """The path of a dataset is not a folder: wrong usage."""
 
     exit_code = 2
 
 
-# Errors of a disk or network share that is away for a while.
+# A disk or network share is temporarily unavailable.
 AWAY_ERRORS = frozenset(
     {
         errno.EIO,
@@ -26,7 +26,7 @@ AWAY_ERRORS = frozenset(
         errno.EHOSTDOWN,
     }
 )
-# With those of a network or machine that lacks something now: what meets one is to be tried again, not given up.
+# Temporary errors, also of the network or of exhausted resources: retry.
 PASSING_ERRORS = AWAY_ERRORS | {
     errno.EHOSTUNREACH,
     errno.ENETDOWN,

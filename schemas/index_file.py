@@ -1,4 +1,4 @@
-"""Opens the SQLite index beside a shard. Both programs read it, and neither trusts what it holds."""
+"""Open the SQLite index of a shard. Its contents are not trusted."""
 
 import errno
 import sqlite3
@@ -10,18 +10,18 @@ from schemas.errors import ContractError
 from schemas.storage.sqlite_errors import disk_error, open_unchanging
 
 _TABLES = ("INDEXES", "SHARD_NAME")
-# SQLite does not say which error of the system it met.
+# SQLite does not report which system error occurred.
 _OF_THE_DISK = frozenset({"disk I/O error", "unable to open database file"})
-_OWN_INDEX = "sqlite_autoindex_"  # what SQLite itself makes for a primary key
+_OWN_INDEX = "sqlite_autoindex_"  # created by SQLite for a primary key
 
 
 @contextmanager
 def open_index(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an index for reading only. Raises ContractError, also for what SQLite raises inside the context; OSError
-    where that is the disk's.
+    """Open an index read-only.
 
-    INDEXES and SHARD_NAME must be plain tables, and all there is: a view or a generated column can compute for ever, or
-    say anything.
+    Raises ContractError for a file that is not an index, also for SQLite's errors inside the context; OSError for disk
+    errors. INDEXES and SHARD_NAME must be plain tables and the only ones: a view or a generated column can compute
+    forever or return anything.
     """
     if not path.is_file():
         raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
@@ -45,12 +45,12 @@ def _check_tables(db: sqlite3.Connection, name: str) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
     for (other,) in db.execute("SELECT name FROM sqlite_master"):
         if other not in _TABLES and not str(other).startswith(_OWN_INDEX):
-            raise ContractError(f"{name} is not the index of a shard: it holds {str(other)!r:.80} too")
+            raise ContractError(f"{name} is not the index of a shard: it also has {str(other)!r:.80}")
     for table in _TABLES:
-        found = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        if found is None:
+        row = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        if row is None:
             raise ContractError(f"{name} is not the index of a shard: it has no table {table}")
-        kind, sql = found
+        kind, sql = row
         hidden = [column for column in db.execute(f"PRAGMA table_xinfo({table})") if column[6]]
         if kind != "table" or not str(sql).upper().startswith("CREATE TABLE") or hidden:
             raise ContractError(f"{name} is not the index of a shard: {table} is not a plain table")

@@ -1,6 +1,7 @@
-"""Typed access to JSON that somebody else may have written: a wrong shape is a ContractError, never a KeyError."""
+"""Typed access to JSON from outside: a wrong shape is a ContractError, never a KeyError."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from schemas.errors import ContractError
@@ -9,18 +10,18 @@ T = TypeVar("T")
 
 
 def loads(data: bytes, where: str) -> dict[str, Any]:
-    """Parse one JSON object; raises ContractError that names `where` when it is not one."""
+    """Parse one JSON object; raises ContractError that names `where` if it is not one."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{where} is not valid JSON ({error}); restore it from a copy, or shard again") from None
     if not isinstance(value, dict):
-        raise ContractError(f"{where} holds {type(value).__name__}, expected a JSON object")
+        raise ContractError(f"{where} is a {type(value).__name__}, expected a JSON object")
     return value
 
 
-def take(values: dict[str, Any], key: str, kind: type[T], where: str) -> T:
-    """The value of `key`, which must be of type `kind`; a bool is no int."""
+def take(values: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
+    """Return the value of `key`, which must be of type `kind`; a bool is not an int."""
     if key not in values:
         raise ContractError(f"{where}: '{key}' is missing")
     value = values[key]
@@ -29,14 +30,14 @@ def take(values: dict[str, Any], key: str, kind: type[T], where: str) -> T:
     return value
 
 
-def take_all(values: dict[str, Any], key: str, kind: type[T], where: str) -> tuple[T, ...]:
-    """The list under `key` as a tuple, each element of type `kind`."""
+def take_all(values: Mapping[str, object], key: str, kind: type[T], where: str) -> tuple[T, ...]:
+    """Return the list under `key` as a tuple, each element of type `kind`."""
     items = take(values, key, list, where)
     return tuple(take({"element": item}, "element", kind, f"{where}: '{key}'") for item in items)
 
 
-def only(values: dict[str, Any], allowed: set[str], where: str) -> None:
-    """Raise ContractError when `values` has a key that is not `allowed`."""
+def only(values: Mapping[str, object], allowed: set[str], where: str) -> None:
+    """Raise ContractError if `values` has a key that is not `allowed`."""
     unknown = sorted(set(values) - allowed)
     if unknown:
         raise ContractError(f"{where}: unknown key '{unknown[0]}'; known are {', '.join(sorted(allowed))}")

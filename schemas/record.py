@@ -7,7 +7,6 @@ columns up by role, so a user's schema file may rename every field.
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.errors import ContractError
 from schemas.parse import loads, only, take, take_all
@@ -52,9 +51,9 @@ class Field:
         """True for a field in blob pages (bytes and arrays), False for one in raw pages (scalars)."""
         return self.type == "bytes" or self.shape is not None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the field as in JSON, without defaults."""
-        value: dict[str, Any] = {"name": self.name, "type": self.type}
+        value: dict[str, object] = {"name": self.name, "type": self.type}
         if self.shape is not None:
             value["shape"] = list(self.shape)
         if self.role is not None:
@@ -64,7 +63,7 @@ class Field:
         return value
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "Field":
+    def from_dict(cls, value: dict[str, object], where: str) -> "Field":
         """Read one field of a schema's JSON; raises ContractError."""
         only(value, {"name", "type", "shape", "role", "index"}, where)
         return cls(
@@ -128,12 +127,12 @@ class RecordSchema:
         """Indexed fields in the order of the schema, which MindRecord keeps."""
         return tuple(field for field in self.fields if field.index)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the schema as in JSON."""
         return {"name": self.name, "kind": self.kind, "fields": [field.to_dict() for field in self.fields]}
 
     @classmethod
-    def from_dict(cls, value: dict[str, Any], where: str) -> "RecordSchema":
+    def from_dict(cls, value: dict[str, object], where: str) -> "RecordSchema":
         """Read a schema from parsed JSON; raises ContractError that names `where`."""
         only(value, {"name", "kind", "fields"}, where)
         fields = take_all(value, "fields", dict, where)

@@ -1,7 +1,7 @@
-"""Finds a file of the user's that Python takes for a part of this program, or for a package that it needs.
+"""Find a user's file that shadows this program, a package that it needs, or the standard library.
 
-Such files lie in the working directory or in a folder of PYTHONPATH, which Python searches before its own. So this
-module imports nothing but what Python itself has loaded before it, and is loaded by its path, not by its name.
+Such files are in the working directory or a folder of PYTHONPATH, which Python searches first. So this module imports
+only what Python has loaded already, and is loaded by path, not by name.
 """
 
 from __future__ import annotations
@@ -9,39 +9,37 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # as in typing, which may be in the way
+TYPE_CHECKING = False  # as in typing, which may be shadowed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-# Packages that are needed, and a part of each that a file or folder of the same name does not have.
+# Required packages, and a module of each that a file or folder of the same name does not have.
 _PARTS = {"click": "core", "numpy": "version", "PIL": "Image", "tqdm": "std", "mindspore": "common"}
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def obstacle(*packages: str) -> str | None:
-    """Return a sentence that names what would be loaded in place of these packages of ours or of those they need."""
+    """Return a sentence that names the file that shadows one of our `packages` or of those they need; else None."""
     for name in packages:
-        found = _found(name)
-        if found and not os.path.samefile(os.path.join(_HOME, name), os.path.dirname(found)):
-            return _sentence(found, name, os.path.join(_HOME, name))
+        path = _origin(name)
+        if path and not os.path.samefile(os.path.join(_HOME, name), os.path.dirname(path)):
+            return _sentence(path, name, os.path.join(_HOME, name))
     for name, part in _PARTS.items():
-        found = _found(name)
-        if found and not _has(os.path.dirname(found), os.path.basename(found), part):
-            return _sentence(found, name, f"the package {name}")
+        path = _origin(name)
+        if path and not _has(os.path.dirname(path), os.path.basename(path), part):
+            return _sentence(path, name, f"the package {name}")
     return None
 
 
 def loaded() -> str | None:
-    """Return a sentence that names a file which was loaded in place of a module of Python's own."""
+    """Return a sentence that names a loaded file that shadows a module of the standard library; else None."""
     return _replaced((name, path) for name, path in _loaded() if name in sys.stdlib_module_names)
 
 
 def cause(error: BaseException) -> str | None:
-    """Return a sentence that names the file which was loaded in place of a module of Python's or of a package, and so
-    may be the cause of `error`; None if there is no such file.
-    """
-    return _replaced((name, path) for name, path in [*_left_by(error), *_loaded()] if name not in _PARTS)
+    """Return a sentence that names a file that shadows a module and so may be the cause of `error`; else None."""
+    return _replaced((name, path) for name, path in [*_traceback_modules(error), *_loaded()] if name not in _PARTS)
 
 
 def _loaded() -> list[tuple[str, str | None]]:
@@ -51,41 +49,41 @@ def _loaded() -> list[tuple[str, str | None]]:
 def _replaced(modules: Iterable[tuple[str, str | None]]) -> str | None:
     for name, path in modules:
         folder = _user_folder(path) if path and "." not in name else None
-        if folder and (other := _found(name, without=folder)):
+        if folder and (other := _origin(name, without=folder)):
             return _sentence(str(path), name, other)
     return None
 
 
-def _sentence(found: str, name: str, instead: str) -> str:
-    path = os.path.dirname(found) if os.path.basename(found).startswith("__init__.") else found
-    named = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+def _sentence(path: str, name: str, instead: str) -> str:
+    path = os.path.dirname(path) if os.path.basename(path).startswith("__init__.") else path
+    listed = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     folder = os.path.dirname(os.path.abspath(path))
-    way = "take that folder out of PYTHONPATH" if folder in named else "start this program from another folder"
-    return f"{path} is in the way: Python loads it as '{name}', in place of {instead}; rename it, or {way}"
+    remedy = "remove that folder from PYTHONPATH" if folder in listed else "start this program from another folder"
+    return f"{path} is in the way: Python loads it as '{name}' instead of {instead}; rename it, or {remedy}"
 
 
-def _found(name: str, without: str | None = None) -> str | None:
-    """The file that Python would load as `name`, if any; `without` leaves out a folder of the path."""
+def _origin(name: str, without: str | None = None) -> str | None:
+    """Return the file that Python would load as `name`; `without` is a folder of sys.path to skip."""
     for finder in sys.meta_path:
         path = None
         if without is not None:
             if getattr(finder, "__name__", "") != "PathFinder":
                 continue
             path = [entry for entry in sys.path if os.path.abspath(entry) != without]
-        look: Any = getattr(finder, "find_spec", None)
-        spec = look(name, path) if look else None
+        find_spec: Any = getattr(finder, "find_spec", None)
+        spec = find_spec(name, path) if find_spec else None
         if spec is not None:
             return spec.origin if spec.origin and os.path.isfile(spec.origin) else None
     return None
 
 
 def _has(folder: str, file: str, part: str) -> bool:
-    """Return True if the module `file` in `folder` is a package with this part."""
+    """Return True if the module `file` in `folder` is a package with the module `part`."""
     return file.startswith("__init__.") and any(name.split(".")[0] == part for name in os.listdir(folder))
 
 
-def _left_by(error: BaseException | None) -> Iterator[tuple[str, str]]:
-    """Names and files of the modules that `error` came through: one that fails while it is loaded is not kept."""
+def _traceback_modules(error: BaseException | None) -> Iterator[tuple[str, str]]:
+    """Yield names and files of the modules in the traceback: one that failed to load is not in sys.modules."""
     while error is not None:
         trace = error.__traceback__
         files = [getattr(error, "filename", None)] if isinstance(error, SyntaxError) else []
@@ -100,7 +98,7 @@ def _left_by(error: BaseException | None) -> Iterator[tuple[str, str]]:
 
 
 def _user_folder(path: str) -> str | None:
-    """The folder of sys.path in which a module lies as `path`, if it is neither Python's, nor of packages, nor ours."""
+    """Return the folder of sys.path that contains the module `path`; None for those of Python, packages and ours."""
     if not path.endswith((".py", ".so")):  # a console script, whose folder is on the path too
         return None
     folder = os.path.dirname(os.path.abspath(path))

@@ -1,5 +1,7 @@
-"""Compares a shard's header and index with dataset.json. MindDataset trusts both: it dies by SIGSEGV, or fails with an
-error of its own, where they do not fit each other (measured on 2.10), so a reader must ask this before it opens a set.
+"""Compare the header and index of a shard with dataset.json.
+
+MindDataset trusts both: it crashes with SIGSEGV, or fails with an error of its own, if they disagree (measured on
+2.10). So this check comes before opening a dataset.
 """
 
 import json
@@ -25,7 +27,7 @@ _HEADER_SIZES = (16 << 10, 128 << 20)
 _PAGE_SIZES = (32 << 10, 256 << 20)
 _KINDS = ("BLOB_DATA", "RAW_DATA")
 _TYPES = {"int32": "integer", "int64": "integer", "float32": "real", "float64": "real", "string": "text"}
-_PLACES = (
+_POSITIONS = (
     "ROW_ID",
     "PAGE_ID_RAW",
     "PAGE_OFFSET_RAW",
@@ -39,7 +41,7 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class _Group:
-    """The rows first..end - 1: their blob page and its bytes, their raw page and their bytes there."""
+    """Rows first to end - 1: their blob page and its size in bytes, their raw page and byte range in it."""
 
     first: int
     end: int
@@ -51,9 +53,9 @@ class _Group:
 
 
 def shard_problem(folder: Path, shard: Shard, schema: RecordSchema) -> str | None:
-    """Return what in the header or the index does not fit dataset.json, as a sentence; None when all fits.
+    """Return a sentence on what in the header or index contradicts dataset.json; None if they agree.
 
-    Reads the header and the index, and no row. Raises OSError.
+    Reads the header and the index but no rows. Raises OSError.
     """
     try:
         groups = _read_groups(folder / shard.name, shard, schema)
@@ -83,10 +85,10 @@ def _read_groups(path: Path, shard: Shard, schema: RecordSchema) -> dict[int, _G
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):  # readers differ in which one counts
+        values = dict(pairs)
+        if len(values) != len(pairs):  # readers differ in which one they use
             raise ContractError(f"the header of {name} has a key twice")
-        return found
+        return values
 
     try:
         header = json.loads(data.decode(), object_pairs_hook=once)
@@ -102,17 +104,17 @@ def _check_fields(header: dict[str, Any], length: int, name: str) -> tuple[int, 
     where = f"the header of {name}"
     if take(header, "version", str, where) != VERSION:
         raise ContractError(f"{where} is of version {header['version']!r:.20}, this program reads {VERSION}")
-    found = []
+    sizes = []
     for key, (low, high) in (("header_size", _HEADER_SIZES), ("page_size", _PAGE_SIZES)):
         value = take(header, key, int, where)
         if not low <= value <= high or value % 4:
             raise ContractError(f"{where}: '{key}' is {value}, which no MindRecord file has")
-        found.append(value)
-    if length + _PREFIX.size > found[0]:
+        sizes.append(value)
+    if length + _PREFIX.size > sizes[0]:
         raise ContractError(f"{where} is longer than its 'header_size'")
     if take(header, "compression_size", int, where) < 0 or header.get("statistics") is not None:
-        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that no set of 'dataprep shard' has")
-    return found[0], found[1]
+        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that no dataset of 'dataprep shard' has")
+    return sizes[0], sizes[1]
 
 
 def _check_name(header: dict[str, Any], name: str) -> None:
@@ -120,7 +122,7 @@ def _check_name(header: dict[str, Any], name: str) -> None:
     number = take(header, "shard_id", int, f"the header of {name}")
     own = names[number] if 0 <= number < len(names) else None
     if own != name:
-        raise ContractError(f"{name} holds the data of {own!r:.80}: files were swapped or renamed")
+        raise ContractError(f"{name} has the data of {own!r:.80}: files were swapped or renamed")
 
 
 def _check_schema(header: dict[str, Any], schema: RecordSchema, name: str) -> None:
@@ -130,13 +132,14 @@ def _check_schema(header: dict[str, Any], schema: RecordSchema, name: str) -> No
         if field.shape is not None:
             types[field.name]["shape"] = list(field.shape)
     blobs = [field.name for field in schema.blob_fields]
-    (said,) = found if len(found := take_all(header, "schema", dict, f"the header of {name}")) == 1 else ({},)
-    if said.get("schema") != types or said.get("blob_fields") != blobs or header.get("index_fields") != (index or None):
+    schemas = take_all(header, "schema", dict, f"the header of {name}")
+    own = schemas[0] if len(schemas) == 1 else {}
+    if own.get("schema") != types or own.get("blob_fields") != blobs or header.get("index_fields") != (index or None):
         raise ContractError(f"the header of {name} has another schema than dataset.json")
 
 
 def _pages(header: dict[str, Any], sizes: tuple[int, int], file_bytes: int, name: str) -> list[dict[str, Any]]:
-    """Return the header's entries of pages, each known to lie in the file."""
+    """Return the page entries of the header after checking that each page is within the file."""
     where = f"the header of {name}"
     pages = take_all(header, "page", dict, where) if header.get("page") is not None else ()
     header_size, page_size = sizes
@@ -146,17 +149,17 @@ def _pages(header: dict[str, Any], sizes: tuple[int, int], file_bytes: int, name
         given, used, group, shard_id, first, end = (take(page, key, int, entry) for key in numbers)
         fits = given == number and shard_id == header["shard_id"] and 0 <= used <= page_size
         if not fits or group < 0 or not 0 <= first <= end or page.get("page_type") not in _KINDS:
-            raise ContractError(f"{entry}: its entry makes no sense")
+            raise ContractError(f"{entry} is invalid")
         if header_size + number * page_size + used > file_bytes:
             raise ContractError(f"{entry} ends past the end of the file")
         for one in take_all(page, "row_group_ids", dict, entry):
             if not 0 <= take(one, "offset", int, entry) <= used or take(one, "id", int, entry) < 0:
-                raise ContractError(f"{entry}: its row groups make no sense")
+                raise ContractError(f"{entry}: its row groups are invalid")
     return list(pages)
 
 
 def _groups(pages: list[dict[str, Any]], name: str) -> dict[int, _Group]:
-    """Return the row groups by number: one blob page each, and a part of a raw page."""
+    """Return the row groups by number: one blob page each, and a byte range of a raw page."""
     raw: dict[int, tuple[int, int, int]] = {}
     for page in pages:
         if page["page_type"] == "RAW_DATA":
@@ -184,8 +187,8 @@ def _check_index(path: Path, shard: Shard, schema: RecordSchema, groups: dict[in
             raise ContractError(f"{path.name} was written for {names[0] if names else None!r:.80}, not {shard.name}")
         columns = [column[1] for column in db.execute("PRAGMA table_info(INDEXES)")]
         indexed = [each for i, field in enumerate(schema.index_fields) for each in (f"INC_{i}", f"{field.name}_0")]
-        if columns != [*_PLACES, *indexed]:
-            raise ContractError(f"{path.name} has other columns than the index of such a set")
+        if columns != [*_POSITIONS, *indexed]:
+            raise ContractError(f"{path.name} has other columns than the index of this schema")
         rows = _rows(db, schema)
         for number, group in sorted(groups.items(), key=lambda one: one[1].first):
             _check_group(path.name, rows, number, group)
@@ -194,25 +197,25 @@ def _check_index(path: Path, shard: Shard, schema: RecordSchema, groups: dict[in
 
 
 def _rows(db: sqlite3.Connection, schema: RecordSchema) -> Iterator[tuple[Any, ...]]:
-    """Yield the places of each row, and whether its indexed values are of their types."""
+    """Yield the positions of each row, and 1 if its indexed values have the right types."""
     typed = [f"typeof(\"{field.name}_0\") = '{_TYPES[field.type]}'" for field in schema.index_fields]
-    return db.execute(f"SELECT {', '.join(_PLACES)}, {' AND '.join(['1', *typed])} FROM INDEXES ORDER BY ROW_ID")
+    return db.execute(f"SELECT {', '.join(_POSITIONS)}, {' AND '.join(['1', *typed])} FROM INDEXES ORDER BY ROW_ID")
 
 
 def _check_group(name: str, rows: Iterator[tuple[Any, ...]], group_id: int, group: _Group) -> None:
-    """The rows of a group lie one behind the other, in its blob page and in its part of the raw page."""
+    """Check that the rows of a group are consecutive in its blob page and in its range of the raw page."""
     at, raw_at = 0, group.raw_start
     for number in range(group.first, group.end):
-        found = next(rows, None)
-        if found is None:
+        row = next(rows, None)
+        if row is None:
             raise ContractError(f"{name} lists {number} rows, the shard's header counts more")
-        end, raw_end = found[7], found[3]
-        if found[:3] != (number, group.raw_page, raw_at) or found[4:7] != (group_id, group.blob_page, at):
+        end, raw_end = row[7], row[3]
+        if row[:3] != (number, group.raw_page, raw_at) or row[4:7] != (group_id, group.blob_page, at):
             raise ContractError(f"{name}: row {number} is not where the shard's header has it")
         if type(end) is not int or type(raw_end) is not int or end <= at + _PREFIX.size or raw_end <= raw_at:
             raise ContractError(f"{name}: row {number} ends before it begins")
-        if found[8] != 1:
-            raise ContractError(f"{name}: row {number} holds a value that is not of its column's type")
+        if row[8] != 1:
+            raise ContractError(f"{name}: row {number} has a value that is not of the type of its column")
         at, raw_at = end, raw_end
     if (at, raw_at) != (group.blob_bytes, group.raw_end):
         raise ContractError(f"{name}: the rows of row group {group_id} do not end where the shard's header says")

@@ -42,7 +42,7 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path, program: str, way: st
     shadows, folder = (tmp_path, None) if way == "PYTHONPATH" else (None, tmp_path)
     code, out, said = run(program, shadows, "--help", module_in=folder)
     assert (code, out, said.count("\n")) == (1, "", 1)
-    assert said.startswith(f"Error: {path} is in the way: Python loads it as '{path.stem}', in place of ")
+    assert said.startswith(f"Error: {path} is in the way: Python loads it as '{path.stem}' instead of ")
     assert said.endswith("PYTHONPATH\n" if shadows else "from another folder\n")
 
 

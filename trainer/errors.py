@@ -1,15 +1,12 @@
 """What the trainer raises on purpose; cli.py turns each into one line and an exit code."""
 
-import contextlib
 import difflib
 import errno
-import functools
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
 
 from schemas.errors import PASSING_ERRORS
 from schemas.process.stop_signals import exit_code
@@ -22,8 +19,6 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NATIVE = (PASSING_ERRORS | _CLOSED | _FULL.keys()) - {errno.ENOMEM, errno.EAGAIN}
 _TEXTS = {os.strerror(number): number for number in _NATIVE}
 _PATH = re.compile(r"(?<![\w.])/[^\s'\",;:\])]+")
-_TRIES = 20  # of a call that signals interrupt
-Call = TypeVar("Call", bound=Callable[..., Any])
 
 NO_RESUME = "a run of several ranks cannot go on where it stopped"
 
@@ -120,29 +115,3 @@ def disk_error_behind(error: BaseException) -> OSError | None:
             found = _PATH.search(text)
             return OSError(number, said, found[0] if found else None)
     return None
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name `path` in an OSError that names no file, as those of write, fsync and close."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-def until_uninterrupted(call: Call) -> Call:
-    """Have a function that may be called again do so when a signal has interrupted it; Python does that for most calls
-    to a file, but not for those to a folder.
-    """
-
-    @functools.wraps(call)
-    def repeated(*arguments: Any, **options: Any) -> Any:
-        for _ in range(_TRIES):
-            with contextlib.suppress(InterruptedError):
-                return call(*arguments, **options)
-        return call(*arguments, **options)
-
-    return repeated  # type: ignore[return-value]

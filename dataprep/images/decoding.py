@@ -1,4 +1,4 @@
-"""Decodes an image so that no file is rejected for a fault of the machine: memory that could not be allocated."""
+"""Check an image without rejecting it for a shortage of memory on this machine."""
 
 import re
 
@@ -8,23 +8,23 @@ from schemas.images.policy import Policy, Refusal
 from schemas.process.memory import BYTES_PER_PIXEL, FIXED_BYTES, has_room
 
 _FILE_FACTOR = 4
-# An allocation that fails although so much is free is the fault of a header that announces absurd sizes.
+# An allocation that fails although this much is free: the header announces absurd sizes.
 _ABSURD_BYTES = 8 << 30
-# How codecs name a failed allocation: zlib, libtiff and Pillow (error codes), OpenJPEG, libavif.
+# Messages of failed allocations: zlib, libtiff and Pillow (error codes), OpenJPEG, libavif.
 _NAMED_SHORTAGE = re.compile(r"memory|allocat|error -[49]\b", re.IGNORECASE)
 
 
 def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
-    """Call normalise, and tell a file at fault from a shortage of memory.
+    """Call normalise; raise MemoryError instead of Refusal if memory is short.
 
     Codecs report a failed allocation in words that also mean damage: "broken data stream" (libjpeg, OpenJPEG), "could
-    not create decoder object" (WebP), "codec configuration error" (zlib). So what a codec says is believed only while
-    the process may still allocate what the image takes. Raises Refusal, or MemoryError where it may not.
+    not create decoder object" (WebP), "codec configuration error" (zlib). So a codec's error rejects the image only if
+    the process can still allocate the memory that the image needs.
     """
     try:
         return normalise(data, policy, want_pixels, read_later)
     except Refusal as error:
-        # Held no longer: its traceback keeps the decoded pixels alive.
+        # A copy, since the traceback of the error keeps the decoded pixels in memory.
         refusal, by_codec = Refusal(error.reason, error.detail), error.__context__ is not None
     named = _NAMED_SHORTAGE.search(refusal.detail) is not None
     if (by_codec or named) and not has_room(_needed(data, policy) + _ABSURD_BYTES * named):
@@ -33,17 +33,17 @@ def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: b
 
 
 def _needed(data: bytes, policy: Policy) -> int:
-    """Upper bound of the bytes that decoding takes; images over policy.max_pixels are rejected before."""
-    pixels = min(_pixels(data), policy.max_pixels)
+    """Return an upper bound of the bytes for decoding; images above policy.max_pixels are rejected before."""
+    pixels = min(header_pixels(data), policy.max_pixels)
     return FIXED_BYTES + BYTES_PER_PIXEL * pixels + _FILE_FACTOR * len(data)
 
 
-def _pixels(data: bytes) -> int:
-    """Width x height as announced; for WebP and AVIF without their library, which needs memory to open a file."""
+def header_pixels(data: bytes) -> int:
+    """Return width x height of the header, without the libraries of WebP and AVIF, which need memory to open a file."""
     if data[8:12] == b"WEBP":
         width, height = _webp_size(data)
     elif data[4:8] == b"ftyp":
-        sizes = [_big_endian_pair(data, found.end() + 4) for found in re.finditer(b"ispe", data[: 1 << 16])]
+        sizes = [_big_endian_pair(data, box.end() + 4) for box in re.finditer(b"ispe", data[: 1 << 16])]
         width, height = max(sizes, default=(0, 0), key=lambda size: size[0] * size[1])
     else:
         width, height = image_size(data)
@@ -55,7 +55,7 @@ def _big_endian_pair(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height in the first chunk of a WebP: extended (canvas), lossless or lossy."""
+    """Return width and height in the first chunk of a WebP: extended (canvas), lossless or lossy."""
     kind = data[12:16]
     if kind == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1

@@ -1,4 +1,4 @@
-"""What is asked of images, what one is when it is written, and why one is refused."""
+"""An accepted image, as it is written."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,16 @@ from PIL import Image
 
 from dataprep.images.formats.jpeg import jpeg_pixels
 
-# Names in Picture.changed of what leaves the pixels, and the bytes that hold them, as they were.
+# Names in Picture.changed of changes that keep the pixels and their encoded bytes.
 LEFT_OUT = frozenset(["trailer_dropped", "metadata_stripped", "chunk_dropped"])
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image as it is written: JPEG or PNG `data`, its size in pixels, and what was changed on the way.
+    """An image as it is written: JPEG or PNG `data`, its size in pixels, and the names of the changes.
 
-    `image` holds the decoded pixels where they were at hand or asked for (mode RGB or L), else None. `encode_s` is
-    the seconds that encoding took. `warnings` name what is odd about the image, though it is accepted.
+    `image` is the decoded image (mode RGB or L) if it was decoded at full size, else None. `encode_s` is the time of
+    encoding in seconds. `warnings` are names of oddities of the accepted image.
     """
 
     data: bytes
@@ -28,12 +28,14 @@ class Picture:
 
     @property
     def passed(self) -> bool:
-        """Return True for pixels that are stored as they came, whatever was left out of the file around them."""
+        """Return True if the encoded pixels are stored unchanged, whatever metadata was dropped."""
         return LEFT_OUT.issuperset(self.changed)
 
     def deciding_bytes(self) -> bytes:
-        """What is equal for equal pixels: the decoded ones, but for a JPEG that passed through what decides them. So a
-        JPEG is known again with other metadata, but not in another format.
+        """Return bytes that are equal for equal pixels, to detect duplicates.
+
+        For a JPEG that passed through, its pixel segments; otherwise the decoded pixels. So a JPEG equals one with
+        other metadata, but not the same image in another format.
         """
         if self.passed and self.data.startswith(b"\xff\xd8"):
             return jpeg_pixels(self.data)

@@ -1,15 +1,16 @@
-"""Why a file is refused that Pillow cannot open or cannot read: a reason code, and a detail for a person."""
+"""Reason code and detail for a file that Pillow cannot open or decode."""
 
 from dataprep.images.formats.jpeg import JPEG_MAGIC, jpeg_chain
-from dataprep.images.formats.tiff.directories import TIFF_MAGICS, describe_tiff
+from dataprep.images.formats.tiff.directories import describe_tiff
 from dataprep.images.signatures import TARGA, UNKNOWN, describe_other, is_readable, is_targa
 from schemas.images.png_chunks import PNG_MAGIC
+from schemas.images.tiff import TIFF_MAGICS
 
-_HEAD = 2100  # bytes; the mark that is furthest from the start ends before
+_HEAD = 2100  # bytes: covers the magic bytes furthest from the start
 
 
-def of_unknown(data: bytes) -> tuple[str, str]:
-    """Reason and detail of what is in no format that Pillow is asked for."""
+def reason_of_unknown(data: bytes) -> tuple[str, str]:
+    """Return reason and detail of data in no readable format."""
     if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
         return "unsupported_format", f"it is a {kind}"
     if data.startswith(TIFF_MAGICS) and (kind := describe_tiff(data)):
@@ -21,17 +22,17 @@ def of_unknown(data: bytes) -> tuple[str, str]:
         for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):
             at = data.find(magic, 0, 4096)
             if at > 0:
-                return "corrupt", f"{at} bytes of something else stand before the {kind} data"
+                return "corrupt", f"{at} bytes of other data precede the {kind} data"
     return reason, f"its content is {name}"
 
 
 def reason_of_head(head: bytes) -> str | None:
-    """The reason for which a file that begins so (2,100 bytes or more) is refused undecoded; None if it may be read."""
-    return None if is_readable(head[:32]) else of_unknown(head)[0]
+    """Return the reason to reject a file by its first 2,100 bytes or more; None if its format is readable."""
+    return None if is_readable(head[:32]) else reason_of_unknown(head)[0]
 
 
-def of_error(error: Exception) -> tuple[str, str]:
-    """Reason and detail of what a parser or codec of Pillow has raised."""
+def reason_of_error(error: Exception) -> tuple[str, str]:
+    """Return reason and detail of an error that a parser or codec of Pillow raised."""
     text = f"{error}" or type(error).__name__
     if text.startswith("Unsupported"):
         return "unsupported_format", text[:200]

@@ -1,12 +1,12 @@
-"""What a file is by its first bytes. Content decides the format, never the name."""
+"""Recognise the format of a file by its first bytes; the name is never used."""
 
 import re
 import struct
 
-from schemas.images.stand_ins import describe_text
+from schemas.images.placeholders import describe_text
 
 UNKNOWN = "data of no known image format"
-# Formats that the images package reads.
+# Formats that are read.
 _READ = (
     b"\xff\xd8\xff",
     b"\x89PNG\r\n\x1a\n",
@@ -21,7 +21,7 @@ _READ = (
     b"qoif",
 )
 _RAW = "camera raw; develop it to JPEG, PNG or TIFF first"
-# (bytes, offset, what it is): pictures of a kind that is not read.
+# (bytes, offset, name) of image formats that are not read.
 _PICTURES: tuple[tuple[bytes, int, str], ...] = (
     (b"IIRO", 0, _RAW),  # Olympus
     (b"IIRS", 0, _RAW),
@@ -89,7 +89,7 @@ _PICTURES: tuple[tuple[bytes, int, str], ...] = (
     (b"\xc5\xd0\xd3\xc6", 0, "PostScript with a preview"),
     (b"%!PS", 0, "PostScript"),
 )
-# (bytes, offset, what it is): no pictures.
+# (bytes, offset, name) of other files.
 _OTHER: tuple[tuple[bytes, int, str], ...] = (
     (b"\0\x05\x16\x07", 0, "macOS metadata (AppleDouble); the picture is in the file without the leading ._"),
     (b"\0\x05\x16\0", 0, "macOS metadata (AppleSingle)"),
@@ -128,7 +128,7 @@ _OTHER: tuple[tuple[bytes, int, str], ...] = (
     (b"ID3", 0, "MP3 audio"),
     (b"Salted__", 0, "encrypted data"),
 )
-# Pictures whose mark is more than fixed bytes.
+# Image formats without fixed magic bytes.
 _PATTERNS = (
     (re.compile(rb"P[Ff]\s"), "a PFM float map"),
     (re.compile(rb"P7[\s ]"), "PAM"),
@@ -143,12 +143,12 @@ _PATTERNS = (
 )
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1", b"mif2")
 _TARGA_END = b"TRUEVISION-XFILE.\0"
-# Targa's kinds of picture, and the bits per pixel of each.
+# Image types of Targa, and the bits per pixel of each.
 _TARGA_BITS = {1: (8,), 2: (15, 16, 24, 32), 3: (8, 16), 9: (8,), 10: (15, 16, 24, 32), 11: (8, 16)}
 
 
 def is_readable(head: bytes) -> bool:
-    """Return True if the first bytes (32 are enough) are those of a format that the images package reads."""
+    """Return True if the first bytes (32 are enough) are those of a format that is read."""
     if head.startswith(_READ) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return True
     return bool(re.match(rb"P[1-6]\s", head)) or (head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"))
@@ -160,7 +160,7 @@ def looks_like_image(head: bytes) -> bool:
 
 
 def describe_other(head: bytes) -> tuple[str, str]:
-    """(reason, what it is) of data that no reader knows; `head` is its first kilobytes, 2,100 bytes for all kinds."""
+    """Return reason code and name of data in an unreadable format; `head` is its first 2,100 bytes or more."""
     if head[4:8] == b"ftyp":
         return _describe_container(head[8:12])
     if is_targa(head, tail=b""):
@@ -192,8 +192,9 @@ def _describe_container(brand: bytes) -> tuple[str, str]:
 
 
 def is_targa(head: bytes, tail: bytes) -> bool:
-    """Return True for a Targa picture: by the mark at the end that its second version has; or, since the first version
-    has no mark, by a header whose every field is in range.
+    """Return True for a Targa picture: by the footer of version 2, or by a header with all fields in range.
+
+    `head` is the first 18 bytes of the file, `tail` the last 18.
     """
     if len(head) < 18:
         return False
@@ -203,5 +204,5 @@ def is_targa(head: bytes, tail: bytes) -> bool:
         return False
     if tail.endswith(_TARGA_END):
         return True
-    mapped = map_bits in (15, 16, 24, 32) and 0 < map_length <= 256 if has_map else not (map_start or map_length)
-    return mapped and (has_map == 1) == (kind in (1, 9)) and not flags & 0xC0 and (flags & 15) in (0, 1, 8)
+    map_fits = map_bits in (15, 16, 24, 32) and 0 < map_length <= 256 if has_map else not (map_start or map_length)
+    return map_fits and (has_map == 1) == (kind in (1, 9)) and not flags & 0xC0 and (flags & 15) in (0, 1, 8)

@@ -1,4 +1,4 @@
-"""Small pictures, made in child processes: a file that kills or stalls a decoder costs itself alone."""
+"""Make thumbnails in child processes: a file that crashes or hangs a decoder affects no other."""
 
 import base64
 import io
@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from multiprocessing.connection import Connection
+from typing import NamedTuple, TypeVar
+
+from PIL import Image
 
 from dataprep.errors import DataprepError
-from dataprep.images.check import glimpse, keep_decoders_single
+from dataprep.images.check import keep_decoders_single, preview_image
 from schemas.images.policy import Refusal
 from schemas.process.host import usable_cores
 
@@ -24,7 +27,7 @@ START_S = 120.0
 READY = "ready"
 CHILDREN = 4
 QUALITIES = (82, 70, 55, 40, 25)
-# How many pictures, and the longer side of each in pixels: the first that fits the budget is taken.
+# Number of pictures, and the longer side of each in pixels, in order of preference.
 SHEETS = (
     (16, 224), (12, 224), (12, 192), (10, 160), (8, 160), (8, 128), (6, 128), (6, 96), (4, 96), (3, 96), (3, 72),
     (2, 72), (1, 72), (1, 48),
@@ -34,7 +37,7 @@ _Tag = TypeVar("_Tag")
 
 
 class Sheet(NamedTuple):
-    """How many pictures a sheet may hold, the longer side of each in pixels, and the bytes that each may have."""
+    """Limits of a sheet: number of pictures, longer side of each in pixels, bytes of each."""
 
     pictures: int
     side: int
@@ -42,7 +45,7 @@ class Sheet(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file to be looked at, if it still is the regular file of so many bytes that it was."""
+    """An image file: its path and its size in bytes. It is skipped if it has changed or is not regular."""
 
     path: bytes
     size: int
@@ -50,7 +53,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
-    """A JPEG, and its size in pixels."""
+    """A JPEG and its size in pixels."""
 
     data: bytes
     width: int
@@ -58,17 +61,17 @@ class Thumbnail:
 
     @property
     def base64(self) -> str:
-        """The JPEG as text."""
+        """The JPEG in base64."""
         return base64.b64encode(self.data).decode()
 
     @property
     def uri(self) -> str:
-        """An address that holds the picture itself."""
+        """The JPEG as a data URI."""
         return f"data:image/jpeg;base64,{self.base64}"
 
 
 def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
-    """The largest that so many sheets of at most `most` pictures can be in `budget_bytes`, or the least."""
+    """Return the largest sheet such that `sheets` of them fit into `budget_bytes`; the smallest if none fits."""
     for pictures, side in SHEETS:
         sheet = Sheet(min(pictures, most), side, side * side // 4 + 500)
         if sheet.pictures * sheet.picture_bytes * sheets <= budget_bytes:
@@ -77,11 +80,9 @@ def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
 
 
 class Thumbnailer:
-    """Makes thumbnails in children. A context manager: they start at once, and are ended on leaving. `serve` is what a
-    child runs.
-    """
+    """Context manager that makes thumbnails in child processes, which run `serve` and end on exit."""
 
-    def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Connection], None] | None = None) -> None:
         self._children = [_Child(deadline_s, serve or _serve) for _ in range(min(CHILDREN, usable_cores()))]
 
     def __enter__(self) -> "Thumbnailer":
@@ -94,7 +95,7 @@ class Thumbnailer:
     def make(
         self, wanted: Iterable[tuple[_Tag, bytes | File]], sheet: Sheet
     ) -> Iterator[tuple[_Tag, Thumbnail | None]]:
-        """A thumbnail of each picture, in order and with its tag; None of what does not decode in time."""
+        """Yield a thumbnail of each picture, in order and with its tag; None for one that does not decode in time."""
         idle, busy = deque(self._children), deque[tuple[_Tag, _Child]]()
         for tag, picture in wanted:
             if not idle:
@@ -113,15 +114,15 @@ def _answer(busy: "deque[tuple[_Tag, _Child]]", idle: "deque[_Child]") -> tuple[
 
 
 class _Child:
-    """One process that makes one thumbnail after the other; when it dies or stalls another takes its place."""
+    """A child process that makes thumbnails one by one; it is replaced if it dies or hangs."""
 
-    def __init__(self, deadline_s: float, serve: Callable[[Any], None]) -> None:
+    def __init__(self, deadline_s: float, serve: Callable[[Connection], None]) -> None:
         self._deadline_s = deadline_s
         self._serve = serve
         self._start()
 
     def _start(self) -> None:
-        spawn = multiprocessing.get_context("spawn")  # it inherits no lock, thread or handle of this process
+        spawn = multiprocessing.get_context("spawn")  # inherits no lock, thread or handle of this process
         self._pipe, end = spawn.Pipe()
         self._process = spawn.Process(target=_run, args=(end, self._serve), daemon=True)
         self._process.start()
@@ -131,20 +132,20 @@ class _Child:
     def ask(self, picture: bytes | File, sheet: Sheet) -> None:
         if not self._ready:
             self._expect_ready()
-        with suppress(OSError):  # it has died since; answer() finds out
+        with suppress(OSError):  # the child has died; answer() handles that
             self._pipe.send((picture, sheet))
 
     def _expect_ready(self) -> None:
         with suppress(EOFError, OSError):
             self._ready = self._pipe.poll(START_S) and self._pipe.recv() == READY
         if not self._ready:
-            raise DataprepError("no process that makes pictures could be started; is there memory left for one?")
+            raise DataprepError("cannot start a process to make thumbnails; is there enough memory?")
 
     def answer(self) -> Thumbnail | None:
         try:
             if self._pipe.poll(self._deadline_s):
-                made: Thumbnail | None = self._pipe.recv()
-                return made
+                result: Thumbnail | None = self._pipe.recv()
+                return result
         except (EOFError, OSError):
             pass
         self.end()
@@ -157,33 +158,33 @@ class _Child:
         self._pipe.close()
 
 
-def _run(pipe: Any, serve: Callable[[Any], None]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
+def _run(pipe: Connection, serve: Callable[[Connection], None]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its children
     pipe.send(READY)
-    with suppress(EOFError):  # the parent is gone
+    with suppress(EOFError):  # the parent has ended
         serve(pipe)
 
 
-def _serve(pipe: Any) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff and others speak there for themselves
+def _serve(pipe: Connection) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtiff and others print there
     keep_decoders_single()
     while True:
         pipe.send(thumbnail(*pipe.recv()))
 
 
 def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
-    """The thumbnail of an image that fits `sheet`, or None where nothing is to be seen. May take long or crash."""
+    """Return a thumbnail within the limits of `sheet`, or None if nothing is visible. May be slow or crash."""
     data = picture if isinstance(picture, bytes) else _read(picture)
     try:
-        image = glimpse(data, sheet.side, MAX_PIXELS) if data else None
+        image = preview_image(data, sheet.side, MAX_PIXELS) if data else None
     except Refusal:
         return None
     if image is not None and isinstance(picture, File) and _is_flat(image):
-        return None  # of one colour: nothing of it was decoded
+        return None  # one colour: no pixels were decoded
     while image is not None:
         for quality in QUALITIES:
             buffer = io.BytesIO()
-            image.info = {}  # or a profile, comment or EXIF would come along
+            image.info = {}  # or a profile, comment or EXIF would be copied
             image.save(buffer, "JPEG", quality=quality, optimize=True)
             if buffer.tell() <= sheet.picture_bytes:
                 return Thumbnail(buffer.getvalue(), *image.size)
@@ -193,19 +194,19 @@ def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
     return None
 
 
-def _is_flat(image: Any) -> bool:
+def _is_flat(image: Image.Image) -> bool:
     return all(low == high for low, high in (channel.getextrema() for channel in image.split()))
 
 
 def _read(file: File) -> bytes:
-    """The bytes of a file; none where it is not there as it was, or too large."""
+    """Return the bytes of a file; empty if it has changed, is missing or too large."""
     try:
         descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return b""
     with open(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size or found.st_size > MAX_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != file.size or status.st_size > MAX_BYTES:
             return b""
         try:
             return opened.read()

@@ -1,1 +1,1 @@
-"""What both programs know of image files: the pixel policy, PNG chunks, files that stand in for images."""
+"""Image files: the pixel policy and its implementation, PNG chunks, TIFF directories, names of system files."""

@@ -1,7 +1,7 @@
-"""The chunks of a PNG, and those that its pixels do not need and a decoder may trip over.
+"""The chunks of a PNG, and those that pixels do not need but that a decoder may fail on.
 
-Pillow refuses a whole picture over one damaged or very large chunk of text, libpng leaves the chunk out with a warning.
-Both programs drop such chunks before Pillow opens the file, so that one never accepts what the other refuses.
+Pillow rejects the whole image over one damaged or very large text chunk; libpng skips the chunk with a warning. Both
+programs drop such chunks before Pillow opens the file, so that neither accepts an image that the other rejects.
 """
 
 import struct
@@ -9,18 +9,18 @@ import zlib
 from collections.abc import Iterator
 
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-_ANCILLARY = 0x20  # of the first letter of a kind: pixels do not need it
-_TRANSPARENCY = b"tRNS"  # ancillary by its letter, but it decides what a person sees
-_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is packed as a text is
-_FRAMES = (b"fcTL", b"fdAT")  # of an animation: without its header Pillow stumbles over them
-# Limits of the decoders: of one inflated text or profile and of all texts in Pillow (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
-# 64 MiB), of one chunk and the number of texts in libpng (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
+_ANCILLARY = 0x20  # bit of the first letter of a kind: pixels do not need the chunk
+_TRANSPARENCY = b"tRNS"  # ancillary by its letter, but visible
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is compressed like a text
+_FRAMES = (b"fcTL", b"fdAT")  # of an animation: without its header Pillow fails on them
+# Limits of the decoders: Pillow limits one inflated text or profile and all texts (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
+# 64 MiB), libpng one chunk and the number of texts (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
 INFLATED_BYTES = 1 << 20
 TEXT_BYTES = 32 << 20
 CHUNK_BYTES = 8_000_000
 TEXT_CHUNKS = 500
 _KEYWORD = range(1, 80)
-# Lengths that the PNG specification gives, of kinds that a decoder complains about where they are others.
+# Lengths in the PNG specification, of kinds for which a decoder reports other lengths.
 _LENGTHS = {
     b"gAMA": (4, 4),
     b"cHRM": (32, 32),
@@ -37,7 +37,7 @@ _LENGTHS = {
 
 
 def chunks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
-    """(where it starts, kind, size) of each chunk up to IEND; size -1 for one that the data ends in."""
+    """Yield offset, kind and size of each chunk up to IEND; size -1 for an incomplete chunk."""
     at = len(PNG_MAGIC)
     while at + 12 <= len(data):
         size, kind = struct.unpack_from(">I4s", data, at)
@@ -51,17 +51,17 @@ def chunks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
 
 
 def checksum_holds(data: bytes, at: int, size: int) -> bool:
-    """Whether the chunk at `at` has the checksum that stands behind it."""
+    """Return True if the checksum of the chunk at `at` is right."""
     return zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[at + 8 + size : at + 12 + size], "big")
 
 
 def is_needed(kind: bytes) -> bool:
-    """Whether pixels depend on chunks of this kind."""
+    """Return True if pixels depend on chunks of this kind."""
     return not kind[0] & _ANCILLARY or kind == _TRANSPARENCY
 
 
 def bad_extras(data: bytes) -> list[tuple[int, int]]:
-    """(start, end) of each chunk that pixels do not need and that is damaged or larger than decoders allow."""
+    """Return (start, end) of each chunk that pixels do not need and that is damaged or too large for decoders."""
     bad, text_bytes, texts = [], 0, 0
     animated = any(kind == b"acTL" and size == 8 for _, kind, size in chunks(data))
     for at, kind, size in chunks(data):
@@ -70,9 +70,9 @@ def bad_extras(data: bytes) -> list[tuple[int, int]]:
         sound = checksum_holds(data, at, size) and _fits(kind, size) and (animated or kind not in _FRAMES)
         if sound and kind in _TEXTS:
             texts += 1
-            # Once there is too much of it no more is inflated: a small file may hold a thousand bombs.
-            known = texts <= TEXT_CHUNKS and text_bytes <= TEXT_BYTES
-            inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if known else None
+            # Above the limits nothing more is inflated: a small file may contain a thousand bombs.
+            within = texts <= TEXT_CHUNKS and text_bytes <= TEXT_BYTES
+            inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if within else None
             text_bytes += INFLATED_BYTES if inflated is None else inflated
             sound = inflated is not None and text_bytes <= TEXT_BYTES
         if not sound:
@@ -81,10 +81,15 @@ def bad_extras(data: bytes) -> list[tuple[int, int]]:
 
 
 def without(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
-    """The data without some (start, end), which are in order."""
+    """Return the data without these (start, end) ranges, which are in order."""
     starts = [0, *(end for _, end in ranges)]
     ends = [*(start for start, _ in ranges), len(data)]
     return b"".join(data[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def without_bad_extras(data: bytes) -> bytes:
+    """Return the PNG without the chunks of bad_extras, over which Pillow rejects the whole file."""
+    return without(data, bad_extras(data))
 
 
 def _fits(kind: bytes, size: int) -> bool:
@@ -93,7 +98,7 @@ def _fits(kind: bytes, size: int) -> bool:
 
 
 def _text_size(kind: bytes, body: bytes) -> int | None:
-    """How many bytes a text or profile has when inflated; None where it is malformed or has too many."""
+    """Return the inflated size of a text or profile in bytes; None if it is malformed or too large."""
     keyword, end, rest = body.partition(b"\0")
     if not end or len(keyword) not in _KEYWORD:
         return None

@@ -1,24 +1,25 @@
-"""The pixel policy: what is asked of images, and why one is rejected."""
+"""The pixel policy that dataset.json records: which images are accepted, and what is done to their pixels."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What is asked of an image and done to its pixels.
+    """Which images are accepted, and what is done to their pixels.
 
-    `check` is decode (every image is read to its last byte) or header (no pixel is looked at that need not change,
-    as other shard writers do). `resize` is the short side
-    in pixels, or None; `quality` is JPEG's, 1..100. `icc` is ignore (as the trainer's decoder does) or convert (to
-    sRGB), `animation` first (frame or page) or reject. `max_aspect` is the long side over the short one.
-    `strip_metadata` leaves EXIF, XMP, comments and the like out of files that pass through; those that are encoded
-    have none.
+    `check` is decode (every image is read to its last byte) or header (pixels that need not change are not read, as in
+    other shard writers). `resize` is the short side in pixels, or None; `quality` is that of JPEG, 1 to 100. `icc` is
+    ignore (as the trainer's decoder does) or convert (to sRGB), `animation` is first (frame or page) or reject.
+    `max_aspect` is the long side divided by the short side. `strip_metadata` removes EXIF, XMP, comments and the like
+    from files that pass through; re-encoded files have none.
 
-    `depth_bits`, 9..16, is how many bits of a 16-bit value are used: values are shifted down by so many less eight.
+    `depth_bits`, 9 to 16, is the number of bits in use of a 16-bit value: values are shifted right by depth_bits - 8.
     `depth_range` (low, high) maps these values of grey pixels of more than 8 bits to 0 and 255; without it 32-bit,
-    signed and float pixels are refused.
+    signed and float pixels are rejected.
 
-    Always: the EXIF orientation is applied, colour is 8-bit RGB or grey, and transparent pixels are laid over
+    Always: the EXIF orientation is applied, colour becomes 8-bit RGB or grey, and transparent pixels are laid over
     `background`.
     """
 
@@ -37,17 +38,25 @@ class Policy:
     depth_bits: int = 16
     depth_range: tuple[float, float] | None = None
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, object]) -> "Policy":
+        """Return the policy recorded in dataset.json. Fields that an older dataset lacks get their defaults."""
+        known = {field.name: value[field.name] for field in fields(cls) if field.name in value}
+        # JSON has no tuples.
+        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in known.items()}
+        return cls(**values)
+
 
 @dataclass
 class Notes:
-    """What is noted while pixels are brought to the policy: the names in Picture.changed and Picture.warnings."""
+    """Steps that changed the pixels and warnings about them: the names in Picture.changed and Picture.warnings."""
 
     changed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 class Refusal(Exception):
-    """The image cannot become a row: a reason code, and a detail for the person who may mend it."""
+    """The image is rejected: a reason code, and a detail for a person who may fix the image."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)

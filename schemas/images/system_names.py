@@ -1,9 +1,9 @@
-"""Names that operating systems, network storage and browsers leave among images; both programs pass over them."""
+"""Names of files and folders that operating systems, network storage and browsers create; both programs skip them."""
 
 import re
 
 _BOTH = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
-# Names of folders only: a file that is called so may be an image.
+# Names of folders only: a file of such a name may be an image.
 _FOLDERS = frozenset(
     {
         "@eadir",  # Synology: thumbnails of each image, themselves JPEGs
@@ -16,7 +16,7 @@ _FOLDERS = frozenset(
         "~snapshot",  # NetApp
         "$recycle.bin",  # Windows
         "system volume information",
-        "lost+found",  # ext4, closed to all but root
+        "lost+found",  # ext4, readable by root only
         "lost.dir",  # Android
         "network trash folder",  # Netatalk
         "thevolumesettingsfolder",
@@ -30,7 +30,7 @@ _UNFINISHED = (".part", ".filepart", ".partial", ".crdownload")
 
 
 def system_rule(name: str, is_folder: bool) -> str | None:
-    """The rule by which a file or folder of this name is no data: hidden, or of a system; None when it may be."""
+    """Return the rule by which a file or folder of this name is ignored; None if it may be data."""
     if name.startswith("."):
         return "appledouble" if name.startswith("._") else "hidden"
     lower = name.lower()

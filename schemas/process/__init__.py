@@ -1,1 +1,1 @@
-"""What a process asks of its host: cores, memory, signals, streams, locale."""
+"""The process and its host: cores, memory, signals, standard streams, locale."""

@@ -1,7 +1,6 @@
-"""What this process may use of its host: cores, memory, open files and CPU instructions, as affinity, control groups
-and limits allow.
+"""Cores, memory, open files and CPU instructions that this process may use, within affinity, control groups and limits.
 
-The only place that reads these. Paths are read below `root`, so that tests can describe another host.
+Paths are read below `root`, so that tests can describe another host.
 """
 
 import os
@@ -9,12 +8,12 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-# What the kernel takes back before it refuses memory: cached file pages (dirty ones after writing them) and its own
-# reclaimable caches. Version 1 groups count their children's under total_ names. Source: cgroup-v2.rst, memory.stat.
+# Memory that the kernel reclaims before an allocation fails: cached file pages (dirty ones after writing them) and its
+# own caches. Version 1 groups count those of their children under total_ names. Source: cgroup-v2.rst, memory.stat.
 _RECLAIMABLE = frozenset(
     ["inactive_file", "active_file", "slab_reclaimable", "total_inactive_file", "total_active_file"]
 )
-# oneDNN's names of the x86 levels, from the narrowest up, and the flags of /proc/cpuinfo that each adds.
+# oneDNN's names of the x86 levels in ascending order, and the flags of /proc/cpuinfo that each adds.
 INSTRUCTION_SETS = {
     "SSE41": {"sse4_1"},
     "AVX": {"avx"},
@@ -24,7 +23,7 @@ INSTRUCTION_SETS = {
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Return how many cores this process may keep busy: those of its affinity, or a control group's quota if lower."""
+    """Return the number of cores that this process may use: its CPU affinity, or a control group's quota if lower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in _control_groups(root, "cpu"):
         for quota, period in _cpu_quotas(folder):
@@ -33,45 +32,47 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def host_cores() -> int:
-    """Return the cores of the host, whatever this process may use of them: MindSpore's own limit for
-    num_parallel_workers (measured on 2.10: two workers are accepted under `taskset -c 0` on a host of two).
+    """Return the number of cores of the host: MindSpore's limit for num_parallel_workers, whatever the CPU affinity.
+
+    Measured on 2.10: two workers are accepted under `taskset -c 0` on a host of two cores.
     """
     return os.cpu_count() or 1
 
 
 def usable_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that this process and its children may still allocate: those available on the host, or what
-    its control groups leave. Cached file pages of a group count as free, since the kernel reclaims them first.
+    """Return the bytes that this process and its children may still allocate, on the host and in its control groups.
+
+    Cached file pages of a group count as free, since the kernel reclaims them first.
     """
     free = _available_memory(root)
     for folder in _control_groups(root, "memory"):
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            granted, taken = _number(folder / limit), _number(folder / used)
-            if granted is not None and taken is not None:
-                free = min(free, max(0, granted - max(0, taken - _reclaimable(folder))))
+            limit_bytes, used_bytes = _number(folder / limit), _number(folder / used)
+            if limit_bytes is not None and used_bytes is not None:
+                free = min(free, max(0, limit_bytes - max(0, used_bytes - _reclaimable(folder))))
     return free
 
 
 def resident_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory that this process holds."""
+    """Return the resident memory of this process in bytes."""
     return int((root / "proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def max_open_files() -> int:
-    """Return how many descriptors this process may hold after allow_open_files: the hard limit."""
+    """Return the hard limit of open files, up to which allow_open_files raises the soft limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return 1 << 20 if hard == resource.RLIM_INFINITY else hard
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raise the soft limit of open files to `wanted`, but not above the hard limit. It is never lowered."""
+    """Raise the soft limit of open files to `wanted`, at most to the hard limit; never lower it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, max_open_files()), hard))
 
 
 def instruction_set(root: Path = Path("/")) -> str | None:
-    """Return the widest of INSTRUCTION_SETS that the CPU has; None when it is not x86 or the system does not tell."""
+    """Return the widest of INSTRUCTION_SETS that the CPU has; None if it is not x86 or unknown."""
     flags = _cpu_flags(root)
     widest = None
     for name, needed in INSTRUCTION_SETS.items():
@@ -90,7 +91,7 @@ def _available_memory(root: Path) -> int:
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of those above it, in version 2 and version 1."""
+    """Yield the folders of this process's control group and its parents, in versions 2 and 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -105,20 +106,20 @@ def _control_groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _cpu_quotas(folder: Path) -> Iterator[tuple[int, int]]:
-    """Yield (quota, period) in microseconds where the group limits CPU time."""
+    """Yield (quota, period) in microseconds if the group limits CPU time."""
     try:
-        granted, period = (folder / "cpu.max").read_text().split()
+        limit, period = (folder / "cpu.max").read_text().split()
     except (OSError, ValueError):
         quota, span = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
         if quota and span and quota > 0:
             yield quota, span
         return
-    if granted != "max":
-        yield int(granted), int(period)
+    if limit != "max":
+        yield int(limit), int(period)
 
 
 def _reclaimable(folder: Path) -> int:
-    """Return the bytes of the group's memory that the kernel can take back; 0 where it does not say."""
+    """Return the bytes of the group's memory that the kernel can reclaim; 0 if unknown."""
     try:
         lines = (folder / "memory.stat").read_text().splitlines()
     except OSError:

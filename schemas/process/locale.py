@@ -1,21 +1,20 @@
-"""Makes a program read names of files as UTF-8, whatever the locale, and print in the terminal's encoding."""
+"""Read file names as UTF-8 in any locale, and print in the encoding of the terminal."""
 
 import io
 import os
 import sys
 from pathlib import Path
 
-_TERMINAL = "MINDSPORE_DATAPREP_TERMINAL"  # the variable that tells the program started again how its terminal encodes
+_TERMINAL = "MINDSPORE_DATAPREP_TERMINAL"  # passes the terminal encoding on to the restarted program
 
 
 def use_utf8() -> None:
-    """Start this program again in Python's UTF-8 mode where the locale has another encoding.
+    """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
-    Python decodes names by the locale, and MindSpore takes paths as UTF-8: under Latin-1 they would mean different
-    folders by the same text, and a name that GBK cannot decode would seem not to exist. Child processes inherit the
-    mode. The arguments are passed on as the bytes that they are. What is printed stays in the locale's encoding on a
-    terminal, with escapes for letters that it lacks, and is UTF-8 in files and pipes. To be called after
-    streams.prepare_streams.
+    Python decodes names by the locale, but MindSpore takes paths as UTF-8: under Latin-1 they would open different
+    folders for the same text, and a name that GBK cannot decode would seem not to exist. Child processes inherit the
+    mode. Arguments are passed on byte for byte. Output to a terminal stays in the encoding of the locale, with escapes
+    for missing characters; files and pipes get UTF-8. Call it after streams.prepare_streams.
     """
     terminal = os.environ.pop(_TERMINAL, None)
     for stream in (sys.stdout, sys.stderr) if terminal else ():

@@ -1,25 +1,25 @@
-"""Tells a shortage of memory from other errors, and asks how much memory this process may still take."""
+"""Recognise a shortage of memory, and check that memory can be allocated."""
 
 import errno
 import mmap
 import resource
 
-# What decoding takes at most: measured 18 bytes per pixel over ten formats (JPEG 2000, WebP; others up to 9), and about
-# 10 more where an image with alpha is turned and laid over a background.
+# Upper bound of decoding: measured 18 bytes per pixel over ten formats (JPEG 2000, WebP; others up to 9), and about 10
+# more for an image with alpha that is turned and laid over a background.
 BYTES_PER_PIXEL = 32
 FIXED_BYTES = 64 << 20
-# fork and thread creation report a shortage as EAGAIN.
+# fork and thread creation fail with EAGAIN.
 _ERRNOS = frozenset({errno.ENOMEM, errno.EAGAIN})
 # RuntimeError of threading, ImportError of the dynamic loader, sqlite3.OperationalError.
 _TEXTS = ("can't start new thread", "cannot allocate memory", "failed to map segment", "out of memory")
-# glibc reserves 128 MiB for each thread to allocate from, and gives half of it back.
+# glibc reserves an arena of 128 MiB per thread and releases half of it.
 _ARENA_BYTES = 144 << 20
 _STACK_BYTES = 8 << 20
-_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which the mmap module of Python 3.10 does not name
+_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, not in the mmap module of Python 3.10
 
 
 class MemoryShortage(Exception):
-    """Memory could not be allocated while `shard` was built, with the file `key` at hand (None: between two)."""
+    """Memory could not be allocated while building `shard`, at the file `key` (None: between two files)."""
 
     def __init__(self, shard: str, key: str | None, detail: str) -> None:
         super().__init__(shard, key, detail)
@@ -36,20 +36,20 @@ def is_shortage(error: BaseException) -> bool:
         return error.errno in _ERRNOS
     if any(text in str(error).lower() for text in _TEXTS):
         return True
-    # NumPy replaces the loader's message by a guess of its own.
+    # NumPy replaces the message of the loader by its own guess.
     return isinstance(error, ImportError) and error.__cause__ is not None and is_shortage(error.__cause__)
 
 
 def demand_room(pixels: int) -> None:
-    """Raise MemoryError unless an image of so many pixels may still be decoded."""
+    """Raise MemoryError unless there is memory to decode an image of `pixels` pixels."""
     if not has_room(FIXED_BYTES + BYTES_PER_PIXEL * pixels):
         raise MemoryError
 
 
 def demand_threads(count: int) -> None:
-    """Raise MemoryError unless `count` more threads may be started.
+    """Raise MemoryError unless there is memory for `count` more threads.
 
-    Asked before a thread is started, since Thread.start of CPython waits for ever for one that lacks memory to begin.
+    Call it before starting a thread: Thread.start of CPython waits forever for a thread that lacks memory to begin.
     """
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     if not has_room(count * (_ARENA_BYTES + (stack if stack != resource.RLIM_INFINITY else _STACK_BYTES))):
@@ -57,10 +57,10 @@ def demand_threads(count: int) -> None:
 
 
 def has_room(size: int) -> bool:
-    """Return True if this process may still allocate `size` bytes.
+    """Return True if this process can allocate `size` bytes.
 
-    Limits on the address space and the data segment count (`ulimit -v`, `-d`; batch systems set them), and strict
-    overcommit. No page is touched, so the limit of a control group does not count: there the kernel kills.
+    Covers limits on the address space and the data segment (`ulimit -v`, `-d`; batch systems set them) and strict
+    overcommit. No page is touched, so the limit of a control group is not covered: there the kernel kills.
     """
     try:
         mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE).close()

@@ -1,4 +1,4 @@
-"""Captures what C libraries print on file descriptor 2: codecs report damage there and nowhere else."""
+"""Capture what C libraries print on file descriptor 2: codecs report damage only there."""
 
 import ctypes
 import fcntl
@@ -6,17 +6,16 @@ import os
 from types import TracebackType
 
 STDERR = 2
-# A codec may print a line per pixel; the first lines name the problem.
+# A codec may print a line per pixel; the first lines are sufficient.
 MAX_BYTES = 64 << 10
 
 _c_library = ctypes.CDLL(None)
 
 
 class NativeStderr:
-    """While entered, file descriptor 2 of this process is a file in memory; `take` returns what was added to it.
+    """Context manager that redirects file descriptor 2 to a file in memory, which `take` reads.
 
-    It holds for all threads of the process, so only one may be entered at a time. Python's own sys.stderr writes to
-    the same descriptor and is captured too.
+    It affects all threads of the process, so only one may be entered at a time. Python's sys.stderr is captured too.
     """
 
     def __init__(self) -> None:
@@ -27,7 +26,7 @@ class NativeStderr:
         _flush()
         try:
             self._saved = os.dup(STDERR)
-        except OSError:  # this process was started without it; hold its number, or the file below would get it
+        except OSError:  # closed at the start: occupy its number, or the file below would get it
             nowhere = os.open(os.devnull, os.O_WRONLY)
             if nowhere != STDERR:
                 os.dup2(nowhere, STDERR)
@@ -49,20 +48,20 @@ class NativeStderr:
         self._file = self._saved = -1
 
     def take(self) -> str:
-        """The text printed since the last call (at most its first 64 KiB), after C's buffers were written out."""
+        """Return the text printed since the last call, at most its first 64 KiB, after flushing C's buffers."""
         return take_text(self._file)
 
 
 def stderr_file() -> int:
-    """A new file in memory to be another process's descriptor 2, to which each write appends; read it by take_text."""
+    """Return a new append-only file in memory to use as another process's descriptor 2; read it with take_text."""
     file = os.memfd_create("stderr", os.MFD_CLOEXEC)
-    # After a truncation the next write must land at the start, whichever copy of the descriptor it goes through.
+    # After a truncation the next write must go to the start, through whichever copy of the descriptor.
     fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
     return file
 
 
 def take_text(file: int) -> str:
-    """Empty such a file; its text, at most the first 64 KiB. `file` may be this process's own descriptor 2."""
+    """Empty the file and return its text, at most the first 64 KiB. `file` may be this process's descriptor 2."""
     _flush()
     printed = os.pread(file, MAX_BYTES, 0)
     if printed:
@@ -71,5 +70,5 @@ def take_text(file: int) -> str:
 
 
 def _flush() -> None:
-    """Write out what C's stdio holds back: stderr is unbuffered, other streams on descriptor 2 may not be."""
+    """Flush C's stdio: stderr is unbuffered, other streams on descriptor 2 may not be."""
     _c_library.fflush(None)

@@ -1,4 +1,4 @@
-"""Which signals ask a program to stop, and the exit code of one that did.
+"""Signals that ask a program to stop, and its exit code then.
 
 Schedulers announce the end of a job in several ways: SIGTERM; SIGUSR1 or SIGUSR2 some minutes before (Slurm, SGE);
 SIGXCPU for used-up CPU time; SIGHUP when a terminal closes. All mean the same to both programs.
@@ -11,11 +11,11 @@ _ALWAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask this process to stop; without SIGHUP where it is ignored, as under nohup."""
+    """Return the signals that ask this process to stop; without SIGHUP if it is ignored, as under nohup."""
     hang_up = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     return (*_ALWAYS, *hang_up)
 
 
 def exit_code(signum: int) -> int:
-    """Return 130 for SIGINT and 143 for all others, so that a scheduler has two codes to know."""
+    """Return 130 for SIGINT and 143 for all other signals, so that a scheduler sees two codes only."""
     return INTERRUPT_EXIT if signum == signal.SIGINT else TERMINATE_EXIT

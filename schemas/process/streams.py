@@ -1,7 +1,6 @@
-"""Makes stdin, stdout and stderr safe to use: they may be closed, on a full disk, or of an encoding that lacks letters.
+"""Make stdin, stdout and stderr safe to use if closed, on a full disk, or of an encoding that lacks characters.
 
-A result that was computed is never lost because printing it failed, and a job never ends because its progress could not
-be shown.
+A computed result is never lost because printing it failed, and a job never fails because its progress cannot be shown.
 """
 
 import contextlib
@@ -12,10 +11,10 @@ from typing import TextIO
 
 
 class _Expendable(io.TextIOWrapper):
-    """stderr, of which nothing depends: once it cannot be written to (a full disk, a closed pipe), it goes nowhere."""
+    """stderr that drops its output once writing fails (a full disk, a closed pipe)."""
 
     def write(self, text: str) -> int:
-        """Write `text`, or drop it."""
+        """Write `text` or drop it."""
         try:
             return super().write(text)
         except OSError:
@@ -23,7 +22,7 @@ class _Expendable(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop what is left."""
+        """Flush or drop the rest."""
         try:
             super().flush()
         except OSError:
@@ -36,10 +35,10 @@ class _Expendable(io.TextIOWrapper):
 
 
 def prepare_streams() -> None:
-    """Make the three streams usable. To be called before anything is opened or printed.
+    """Make the three streams usable. Call it before anything is opened or printed.
 
-    A closed descriptor 0, 1 or 2 is opened on /dev/null, so that no file of the program takes its number. Letters that
-    the encoding lacks are shown as escapes.
+    A closed descriptor 0, 1 or 2 is opened on /dev/null, so that no file of the program gets its number. Characters
+    that the encoding lacks are printed as escapes.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -57,16 +56,16 @@ def prepare_streams() -> None:
 
 
 def _expendable(stream: TextIO) -> TextIO:
-    if type(stream) is not io.TextIOWrapper:  # a test or a host program has put its own there
+    if type(stream) is not io.TextIOWrapper:  # replaced by a test or a host program
         return stream
     raw = open(stream.fileno(), "wb", buffering=0, closefd=False)  # noqa: SIM115  it lives as long as the process
     return _Expendable(raw, encoding=stream.encoding, errors=stream.errors, line_buffering=True, write_through=True)
 
 
 def print_result(text: str) -> bool:
-    """Print a command's result on stdout; on stderr where stdout cannot be written to. Return True if stdout took it.
+    """Print a command's result on stdout, or on stderr if that fails. Return True if it was printed on stdout.
 
-    Raises BrokenPipeError where the reader has gone, which is no loss: it has what it wanted.
+    Raises BrokenPipeError if the reader has closed the pipe, since it has read all it wanted.
     """
     try:
         sys.stdout.write(text + "\n")
@@ -75,13 +74,13 @@ def print_result(text: str) -> bool:
         raise
     except OSError as error:
         sys.stderr.write(f"{text}\nError: the result above could not be written to stdout: {error.strerror}\n")
-        _silence(1)  # or Python complains again when it flushes at the end
+        _silence(1)  # or Python reports it again when it flushes at exit
         return False
     return True
 
 
 def _silence(descriptor: int) -> None:
-    """Have what is written to a descriptor go nowhere."""
+    """Redirect a descriptor to /dev/null."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -1,7 +1,4 @@
-"""The temporary folder of this process, which may be missing, full, read-only or a file, as may all others.
-
-MindSpore looks for it when it is imported, and aborts the process where there is none.
-"""
+"""Check for a usable temporary folder: MindSpore aborts the process on import if there is none."""
 
 import errno
 import os
@@ -10,29 +7,29 @@ from typing import NamedTuple
 
 
 class NoTemporaryFolder(NamedTuple):
-    """Why no folder can be used, and what to do; `full` if room on a disk would do."""
+    """No folder can be used: why, and what to do; `full` if freeing disk space would help."""
 
     text: str
     full: bool
 
 
 def temporary_folder_problem() -> NoTemporaryFolder | None:
-    """Return why there is no temporary folder; None if there is one, which need not be TMPDIR."""
+    """Return why there is no temporary folder; None if there is one, even if it is not TMPDIR."""
     try:
         tempfile.gettempdir()
     except OSError:
-        named = [folder for name in ("TMPDIR", "TEMP", "TMP") if (folder := os.environ.get(name))]
-        errors = {folder: _trial(os.path.abspath(folder)) for folder in [*named, "/tmp", "/var/tmp"]}
+        set_folders = [folder for name in ("TMPDIR", "TEMP", "TMP") if (folder := os.environ.get(name))]
+        errors = {folder: write_error(os.path.abspath(folder)) for folder in [*set_folders, "/tmp", "/var/tmp"]}
         tried = ", ".join(f"{folder} ({error.strerror})" for folder, error in errors.items() if error)
         full = any(error and error.errno in (errno.ENOSPC, errno.EDQUOT) for error in errors.values())
         text = f"no temporary folder can be written to, and MindSpore needs one: {tried}; "
-        text += "make room there, or set TMPDIR to another folder" if full else "set TMPDIR to a folder that can be"
+        text += "free space there, or set TMPDIR to another folder" if full else "set TMPDIR to a writable folder"
         return NoTemporaryFolder(text, full)
     return None
 
 
-def _trial(folder: str) -> OSError | None:
-    """What comes of writing to a file in `folder`."""
+def write_error(folder: str) -> OSError | None:
+    """Return the error of writing a file in `folder`; None if it succeeds."""
     try:
         descriptor, path = tempfile.mkstemp(dir=folder)
     except OSError as error:

@@ -1,26 +1,26 @@
-"""The working directory, which this user may not be allowed to enter (sudo -u in /root), or which is gone."""
+"""Handle a working directory that was removed or that this user may not enter (sudo -u in /root)."""
 
 import os
 
-_problem: str | None = None  # of the directory that this process was started in
+_problem: str | None = None  # of the directory in which this process was started
 
 
 def leave_unusable_directory() -> None:
-    """Go to the root folder where the working directory cannot be used: workers and MindSpore need one that can be.
+    """Change to the root folder if the working directory is unusable: workers and MindSpore need a usable one.
 
-    To be called once, before any path is looked at; directory_problem() then refuses relative paths.
+    Call it once, before any path is used; directory_problem() then rejects relative paths.
     """
     global _problem
     try:
         os.getcwd()
-        os.stat("./.")  # needs permission to search it, as every relative path does
+        os.stat("./.")  # needs search permission, as every relative path does
     except OSError as error:
         _problem = error.strerror or str(error)
         os.chdir("/")
 
 
 def directory_problem(path: str) -> str | None:
-    """Return why a path cannot be found, in a sentence with what to do; None for a path that can."""
+    """Return a sentence on why a relative path cannot be resolved, and what to do; else None."""
     if _problem is None or os.path.isabs(path):
         return None
     return f"'{path}' is relative, but the working directory cannot be entered ({_problem}); give an absolute path"

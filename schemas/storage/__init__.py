@@ -1,1 +1,1 @@
-"""Read and write files: whole, regular, synced; the errors of disks and of SQLite."""
+"""Read and write files: atomic writes, regular files, sync; disk errors, also of SQLite."""

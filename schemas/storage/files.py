@@ -1,22 +1,49 @@
-"""What is asked of a file system beside reading and writing: network and container mounts refuse some of it."""
+"""Sync, list and write files atomically, also on network and container mounts that lack some operations."""
 
 import contextlib
 import errno
 import fnmatch
+import functools
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
-from trainer.errors import naming, until_uninterrupted
-
-# CIFS, some FUSE and some network file systems cannot sync a folder, and say so in one of these ways.
+# Errors of CIFS, some FUSE and some network file systems, which cannot sync a folder.
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF})
+_TRIES = 20  # of a call that signals interrupt
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Context manager that adds `path` to an OSError without a file name, such as those of write, fsync and close."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def until_uninterrupted(call: Call) -> Call:
+    """Decorator that calls a repeatable function again if a signal interrupts it.
+
+    Python does that itself for most operations on a file, but not for those on a folder.
+    """
+
+    @functools.wraps(call)
+    def repeated(*arguments: Any, **options: Any) -> Any:
+        for _ in range(_TRIES):
+            with contextlib.suppress(InterruptedError):
+                return call(*arguments, **options)
+        return call(*arguments, **options)
+
+    return repeated  # type: ignore[return-value]
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk; a file system that cannot sync folders is excused.
-
-    Raises OSError.
-    """
+    """Wait until a file, or the names in a folder, are on disk. Raises OSError, but not if folders cannot be synced."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -28,8 +55,9 @@ def sync(path: Path) -> None:
 
 
 def give_group(path: Path, group: int) -> None:
-    """Give a file to a group where that is possible. A user may not give it to any group, and in a container the group
-    may not be mapped (EINVAL); the file is as good without.
+    """Change the group of a file if possible.
+
+    A user may not be allowed to, and in a container the group may not be mapped (EINVAL); neither is an error.
     """
     if os.stat(path).st_gid != group:
         with contextlib.suppress(OSError):
@@ -37,26 +65,24 @@ def give_group(path: Path, group: int) -> None:
 
 
 def listing(folder: Path, pattern: str) -> list[Path]:
-    """The entries of a folder whose names match, by name. Raises OSError, where Path.glob takes a folder that may not
-    be read for an empty one.
-    """
+    """Return the entries of a folder whose names match, sorted. Raises OSError, where Path.glob returns nothing."""
     return [folder / name for name in sorted(os.listdir(folder)) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and in those below it. Raises OSError, as `listing` does."""
+    """Return all files below a folder, at any depth. Raises OSError."""
 
     def fail(error: OSError) -> None:
         raise error
 
-    return [Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names]
+    return [Path(parent, name) for parent, _, names in os.walk(folder, onerror=fail) for name in names]
 
 
 @until_uninterrupted
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file, text as UTF-8, so that it is on the disk as a whole, or as it was; devices are written as they are.
+    """Write a file atomically and sync it, text as UTF-8; a device is written directly.
 
-    Names of files that are not UTF-8 keep their bytes.
+    Surrogates in text, from file names that are not UTF-8, are written as their bytes.
     """
     data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     if path.exists() and not path.is_file():

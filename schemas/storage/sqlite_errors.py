@@ -1,4 +1,4 @@
-"""What SQLite says of a disk, as the OSError that it met: its errors are no others than those of any file."""
+"""Convert disk errors that SQLite reports to OSError."""
 
 import errno
 import sqlite3
@@ -9,7 +9,7 @@ _IO_NO_MEMORY = _IO | 12 << 8
 _ERRNOS = {
     _FULL: errno.ENOSPC,
     _IO: errno.EIO,
-    _OPEN: errno.EIO,  # the cause is not told: whoever opens a file that must be there does it once without SQLite
+    _OPEN: errno.EIO,  # SQLite does not report the cause: open_unchanging opens the file without it first
     _READ_ONLY: errno.EROFS,
     _BUSY: errno.EBUSY,
     _LOCKED: errno.EBUSY,
@@ -17,7 +17,7 @@ _ERRNOS = {
     _LARGE: errno.EFBIG,
     _IO_NO_MEMORY: errno.ENOMEM,
 }
-# Python 3.10 gives no codes.
+# Python 3.10 has no error codes.
 _TEXTS = {
     "database or disk is full": _FULL,
     "disk I/O error": _IO,
@@ -30,13 +30,13 @@ _TEXTS = {
 
 
 def open_unchanging(path: Path) -> sqlite3.Connection:
-    """Open a database that nobody changes, for reading and without locks. Raises OSError where it cannot be opened."""
-    path.open("rb").close()  # SQLite does not say why it cannot open a file
+    """Open a database that no process changes, read-only and without locks. Raises OSError."""
+    path.open("rb").close()  # SQLite does not report why it cannot open a file
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def disk_error(error: Exception, file: str | None = None) -> OSError | None:
-    """The OSError, at `file` where that is known; None where it was not SQLite's, or not the disk."""
+    """Return the OSError, with `file` as its name; None for an error that is not SQLite's or not of the disk."""
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", None) or _TEXTS.get(str(error), 0)

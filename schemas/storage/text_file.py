@@ -1,4 +1,4 @@
-"""Reads the small text files that people write: class lists and TOML options, from any editor."""
+"""Read small text files that people write: class lists and TOML options, from any editor."""
 
 import codecs
 import importlib
@@ -13,7 +13,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 class Unusable(ValueError):
-    """The file cannot be used; the text says why, and begins with its name."""
+    """The file cannot be used; the text begins with its name and says why."""
 
 
 def read_text(path: Path) -> str:
@@ -26,7 +26,7 @@ def read_text(path: Path) -> str:
     except ContractError as error:
         raise Unusable(str(error)) from None
     if len(data) > MAX_BYTES:
-        raise Unusable(f"{path} is larger than {MAX_BYTES >> 20} MiB, so it is not a file of this kind")
+        raise Unusable(f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for this kind of file")
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
     try:
         return data.decode(encoding)
@@ -36,7 +36,7 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file of options, key to value. Raises Unusable."""
+    """Read a TOML file of options. Raises Unusable."""
     toml = _toml_reader()
     try:
         values: dict[str, Any] = toml.loads(read_text(path))
@@ -48,7 +48,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # the standard library has it since Python 3.11
+    for name in ("tomllib", "tomli"):  # tomllib since Python 3.11
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError:

@@ -222,7 +222,7 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
     with pytest.raises(ContractError) as unsealed:
         load_dataset(out)
     assert str(unsealed.value) == (
-        f"{out} is not sealed: its job was refused: 1 of 41 files was refused (1 empty), more than --max-rejects 1% "
+        f"{out} is not sealed: its job was rejected: 1 of 41 files was refused (1 empty), more than --max-rejects 1% "
         f"allows (the same command with a larger --max-rejects seals what was built). The refused files are listed in "
         f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
     )

@@ -45,7 +45,7 @@ def test_an_edit_breaks_the_seal(old: str, new: str) -> None:
 
 
 def resealed(**changes: Any) -> bytes:
-    """The manifest of somebody who knows how to seal."""
+    """A changed manifest with a valid seal."""
     body = json.loads(DATASET.to_json())
     del body["seal"]
     body |= changes
@@ -64,7 +64,7 @@ def resealed(**changes: Any) -> bytes:
         ({"pixels": {"mean": [1.0], "std": [1.0], "images": 1}}, "need three channels"),
     ],
 )
-def test_a_manifest_that_does_not_hold_together_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_inconsistent_manifest_is_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ContractError, match=message):
         Dataset.from_json(resealed(**changes))
 
@@ -76,16 +76,16 @@ def test_a_shard_name_cannot_leave_the_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_what_is_not_json_is_refused(data: bytes) -> None:
+def test_what_is_not_json_is_rejected(data: bytes) -> None:
     with pytest.raises(ContractError, match=r"dataset\.json"):
         Dataset.from_json(data)
 
 
 def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="make a dataset with 'dataprep shard"):
+    with pytest.raises(ContractError, match="create a dataset with 'dataprep shard"):
         load_dataset(tmp_path)
     (tmp_path / ".work").mkdir()
-    with pytest.raises(ContractError, match="has not finished, or was refused; the same 'dataprep shard' command"):
+    with pytest.raises(ContractError, match="has not finished; run the same 'dataprep shard' command"):
         load_dataset(tmp_path)
     with pytest.raises(ContractError, match="is not a folder"):
         load_dataset(tmp_path / "nowhere")
@@ -94,15 +94,15 @@ def test_an_unsealed_folder_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "rejects", "sentence"),
     [
-        (['{"event": "start"}', '{"event": "refused", "problem": "3 of 9"}'], "x", "its job was refused: 3 of 9. The"),
-        (['{"event": "refused", "problem": "3 of 9"}'], "", "its job was refused: 3 of 9"),
-        (['{"event": "refused", "problem": "3 of 9"}', '{"event": "start"}'], "x", "has not finished, or was refused"),
-        (['{"event": "refused"}'], "x", "has not finished, or was refused"),
-        (['{"event": "ref'], "x", "has not finished, or was refused"),
-        ([], "x", "has not finished, or was refused"),
+        (['{"event": "start"}', '{"event": "refused", "problem": "3 of 9"}'], "x", "its job was rejected: 3 of 9. The"),
+        (['{"event": "refused", "problem": "3 of 9"}'], "", "its job was rejected: 3 of 9"),
+        (['{"event": "refused", "problem": "3 of 9"}', '{"event": "start"}'], "x", "has not finished"),
+        (['{"event": "refused"}'], "x", "has not finished"),
+        (['{"event": "ref'], "x", "has not finished"),
+        ([], "x", "has not finished"),
     ],
 )
-def test_an_unsealed_folder_says_that_its_job_was_refused(
+def test_an_unsealed_folder_says_that_its_job_was_rejected(
     log: list[str], rejects: str, sentence: str, tmp_path: Path
 ) -> None:
     work = tmp_path / ".work"

@@ -47,17 +47,17 @@ def test_a_users_file_may_rename_fields(tmp_path: Path) -> None:
         ({"name": 3, "type": "int32"}, "'name' is 3, expected str"),
     ],
 )
-def test_a_wrong_field_is_refused_with_a_sentence(field: dict[str, object], message: str) -> None:
+def test_a_wrong_field_is_rejected_with_a_sentence(field: dict[str, object], message: str) -> None:
     with pytest.raises(ContractError, match=message):
         RecordSchema.from_dict({"name": "s", "kind": "classification", "fields": [field]}, "here")
 
 
-def test_names_that_differ_in_case_only_are_refused() -> None:
+def test_names_that_differ_in_case_only_are_rejected() -> None:
     with pytest.raises(ContractError, match="two fields named 'key'"):
         RecordSchema("s", "k", (Field("key", "string"), Field("KEY", "string")))
 
 
-def test_a_schema_without_a_needed_role_is_refused(tmp_path: Path) -> None:
+def test_a_schema_without_a_needed_role_is_rejected(tmp_path: Path) -> None:
     value = load_schema("classification").to_dict()
     del value["fields"][1]["role"]
     (tmp_path / "mine.json").write_text(json.dumps(value))
@@ -65,6 +65,6 @@ def test_a_schema_without_a_needed_role_is_refused(tmp_path: Path) -> None:
         load_schema(str(tmp_path / "mine.json"))
 
 
-def test_an_unknown_schema_says_what_there_is() -> None:
+def test_an_unknown_schema_names_the_known_ones() -> None:
     with pytest.raises(ContractError, match=r"'nope' is neither a schema \(classification\) nor a readable JSON file"):
         load_schema("nope")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ContractError
+from schemas.storage.files import until_uninterrupted
 from tests.trainer.run_folders import CONFIG, write_run
-from trainer.errors import disk_error, disk_error_behind, until_uninterrupted
+from trainer.errors import disk_error, disk_error_behind
 from trainer.report.history import read_run
 from trainer.runs import checkpoint
 from trainer.runs.folder import append_line

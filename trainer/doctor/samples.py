@@ -14,6 +14,7 @@ from mindspore.dataset import Shuffle, vision
 from mindspore.mindrecord import FileWriter
 
 from schemas.dataset import Dataset, Shard, Split
+from schemas.images.policy import Policy
 from schemas.layout import REJECTS, shard_name
 from schemas.storage.regular_file import read_regular
 from trainer.feed.picture import Unreadable, read_picture
@@ -22,7 +23,6 @@ from trainer.plan.run_plan import RunPlan
 
 MAX_REJECTS_BYTES = 4 << 30
 MOST_BYTES = 256 << 20  # of one copy on the disk
-QUALITY = 95  # of 'dataprep shard', where the set does not say
 PAGE_BYTES = 32 << 20
 
 
@@ -64,7 +64,7 @@ def short_sides(rows: Sequence[Row]) -> list[int]:
 def shrunk(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], None]) -> list[Row]:
     """The rows as `dataprep shard --resize` would have stored them; the shorter side in pixels."""
     policy: Mapping[str, Any] = {**plan.dataset.policy, "resize": resize}
-    quality = int(policy.get("quality", QUALITY))
+    quality = Policy.from_dict(policy).quality
 
     def one(row: Row) -> Row:
         check()

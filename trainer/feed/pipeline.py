@@ -17,7 +17,8 @@ from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
-from trainer.errors import Busy, TrainerError, disk_error_behind, naming
+from schemas.storage.files import naming
+from trainer.errors import Busy, TrainerError, disk_error_behind
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
 from trainer.feed.threads import FeedSettings

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ContractError
-from schemas.storage.files import sync
+from schemas.storage.files import naming, sync, until_uninterrupted
 from schemas.storage.regular_file import open_regular
 from trainer.config import RunConfig
-from trainer.errors import TrainerError, WrongUsage, disk_error_behind, naming, until_uninterrupted
+from trainer.errors import TrainerError, WrongUsage, disk_error_behind
 from trainer.feed.recipes import Pixels
 from trainer.runs.folder import BEST
 from trainer.runs.state import RunState

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.errors import Busy, TrainerError, disk_error, naming, until_uninterrupted
+from schemas.storage.files import naming, until_uninterrupted
+from trainer.errors import Busy, TrainerError, disk_error
 
 RUNS = Path("runs")
 CONFIG = "config.json"

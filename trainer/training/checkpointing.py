@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from schemas.errors import ContractError
-from schemas.storage.files import sync
-from trainer.errors import naming, until_uninterrupted
+from schemas.storage.files import naming, sync, until_uninterrupted
 from trainer.nn.step import TrainStep
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint, kill_points

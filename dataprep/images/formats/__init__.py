@@ -1,1 +1,1 @@
-"""The structure of each file format, walked without decoding a pixel."""
+"""The structure of each file format, checked without decoding pixels."""

@@ -1,8 +1,7 @@
-"""The structure of a file: a chain of markers, chunks or directories, walked without decoding a pixel.
+"""The structure of a file: a chain of markers, chunks or directories, checked without decoding pixels.
 
-Pillow and the trainer's decoder disagree about files whose chain is broken (measured: one raises where the other
-crashes, spins or invents pixels), so a broken chain decides before either of them is asked.
-Each format has a file of its own.
+Pillow and the trainer's decoder disagree about files with a broken chain (measured: one raises where the other crashes,
+hangs or invents pixels), so such files are rejected before either of them reads them. Each format has its own file.
 """
 
 from dataclasses import dataclass
@@ -10,22 +9,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a chain says. `problem` is None for a whole one; `checksum` tells one that contradicts itself (corrupt) from
-    missing bytes (truncated), `unsupported` a sound one of a kind that is not read.
+    """Result of a structure check. `problem` is None for a complete file.
 
-    `plain` says that every decoder reads this kind of file alike; `kind` names one that few decoders read; `deep`
-    says that it holds more than eight bits a channel; `bad_extra` that a PNG holds chunks which pixels do not need and
-    decoders trip over. `size` is width and height in pixels where the header alone tells all there is to know: 8-bit
-    grey or RGB with no EXIF, colour profile or second picture; else None. `scan` is where the scan of a JPEG begins
-    that is one scan and nothing behind it, as cameras write it; else 0. `end` is where the picture ends and what is
-    no part of it begins; 0 where that is not known. `warnings` are those of Picture.
+    A problem means corrupt with `checksum` (the file contradicts itself), unsupported_format with `unsupported` (a
+    sound file of a kind that is not read), else truncated. `plain`: every decoder reads this kind of file alike; `kind`
+    names one that few decoders read. `bad_extra`: a PNG has chunks that pixels do not need and that break decoders.
+
+    `size` is width and height in pixels if the header is sufficient: 8-bit grey or RGB without EXIF, colour profile or
+    second picture; else None. `scan` is the offset of the scan of a JPEG that has one scan and nothing after it, as
+    cameras write it; else 0. `end` is the offset of the end of the picture; 0 if unknown. `warnings` are those of
+    Picture.
     """
 
     problem: str | None = None
     checksum: bool = False
     plain: bool = False
     kind: str | None = None
-    deep: bool = False
     bad_extra: bool = False
     size: tuple[int, int] | None = None
     scan: int = 0
@@ -35,14 +34,14 @@ class Chain:
 
     @property
     def reason(self) -> str:
-        """The reason code of `problem`."""
+        """Reason code of `problem`."""
         if self.unsupported:
             return "unsupported_format"
         return "corrupt" if self.checksum else "truncated"
 
 
 def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether all of the file is there that its header announces; of another RIFF file nothing is said."""
+    """Check that a WebP has the bytes that its header announces; other RIFF files have an empty chain."""
     if len(data) >= 12 and data[8:12] != b"WEBP":
         return Chain()
     announced = int.from_bytes(data[4:8], "little") + 8

@@ -1,4 +1,4 @@
-"""Walks the blocks of a GIF and counts the pixels of its first picture."""
+"""Check the blocks of a GIF and count the pixels of its first picture."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,9 @@ _LARGEST_CODE_BITS = 8
 
 
 def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether the compressed data of the first picture stands for as many pixels as its size says.
+    """Check that the compressed data of the first picture decodes to as many pixels as its size requires.
 
-    A missing trailer is a warning: pictures are complete without it, and some writers leave it out.
+    A missing trailer is a warning: pictures are complete without it, and some writers omit it.
     """
     first: str | None = None
     pictures = 0
@@ -27,7 +27,7 @@ def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(kind, start, end) of each block up to the trailer, as far as the data goes."""
+    """Yield kind, start and end of each block up to the trailer, as far as the data goes."""
     at = 13 + _colours(data[10:11])
     while at < len(data):
         kind = data[at]
@@ -46,12 +46,12 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _colours(flags: bytes) -> int:
-    """Bytes of the colour table that these flags announce."""
+    """Return the size in bytes of the colour table that these flags announce."""
     return 3 << ((flags[0] & 7) + 1) if flags and flags[0] & 0x80 else 0
 
 
 def _skip(data: bytes, at: int) -> int:
-    """Where the chain of data blocks that starts here ends."""
+    """Return the end of the chain of data blocks that starts here."""
     while at < len(data) and data[at]:
         at += data[at] + 1
     return at + 1
@@ -67,7 +67,7 @@ def _picture_problem(data: bytes, at: int, end: int) -> str | None:
     while at < min(end, len(data)) and data[at]:
         pieces.append(data[at + 1 : at + 1 + data[at]])
         at += data[at] + 1
-    found = count_lzw(b"".join(pieces), code_bits, most_significant_first=False)
-    if found is None or found.values == width * height:
+    count = count_lzw(b"".join(pieces), code_bits, most_significant_first=False)
+    if count is None or count.values == width * height:
         return None
-    return f"its compressed data stands for {found.values} of {width * height} pixels"
+    return f"its compressed data decodes to {count.values} of {width * height} pixels"

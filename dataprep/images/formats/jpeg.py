@@ -1,4 +1,4 @@
-"""Walks the marker chain of a JPEG, and drops parts of it, without decoding a pixel."""
+"""Check the marker chain of a JPEG, and drop segments of it, without decoding pixels."""
 
 import re
 import struct
@@ -10,27 +10,27 @@ from dataprep.images.formats.jpeg_scans import FOLLOWED, ScanProblem, Scans
 
 JPEG_MAGIC = b"\xff\xd8\xff"
 _MARKER = re.compile(rb"\xff[^\x00\xff]")
-_NO_MARKER = (b"", b"\x00", b"\xff")  # behind a 0xFF
+_NO_MARKER = (b"", b"\x00", b"\xff")  # after a 0xFF
 # In entropy-coded data a 0xFF is followed by 00 (stuffing), by D0..D7 (restart) or by FF (fill).
 _NEXT_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _STANDALONE = frozenset([0x01, *range(0xD0, 0xD8)])
 SOI, EOI, SOS, _QUANTISATION, COMMENT = 0xD8, 0xD9, 0xDA, 0xDB, 0xFE
 _JFIF, _PROFILE, ADOBE = 0xE0, 0xE2, 0xEE
 APPLICATION = range(0xE0, 0xF0)
-_SHORTEST_FRAME = 8 + 3  # bytes that a frame header of one component announces
+_SHORTEST_FRAME = 8 + 3  # length of a frame header of one component, in bytes
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
-# Pillow takes a microsecond for each byte between segments and 3 for each segment: 20 MB of either take 20 s. A file of
-# 256 MiB needs 4,096 full segments; fill and padding between them are a few bytes.
-_MOST_SEGMENTS = 50_000
-_MOST_BETWEEN = 1 << 20
+# Pillow takes a microsecond per byte between segments and 3 per segment: 20 MB of either take 20 s. A file of 256 MiB
+# needs 4,096 full segments, with a few bytes of fill and padding between them.
+_MAX_SEGMENTS = 50_000
+_MAX_BETWEEN = 1 << 20
 _LOSSLESS = frozenset([0xC3, 0xC7, 0xCB, 0xCF])
 _HIERARCHICAL = frozenset([0xC5, 0xC6, 0xCD, 0xCE])
 
 
 class Segment(NamedTuple):
-    """`start` is the 0xFF before the marker, `body` what stands behind it (the length first), `header_end` where that
-    ends as announced, `end` the same or, of a scan, where its coded bits end. `surplus` is how many bytes that belong
-    to nothing stand before it; fill bytes (0xFF) are not among them.
+    """Offsets of a segment: `start` is the 0xFF before the marker, `body` the length after the marker, `header_end` the
+    end that the length announces, `end` the same or, for a scan, the end of its coded bits. `surplus` is the number of
+    bytes before it that belong to no segment, without fill bytes (0xFF).
     """
 
     marker: int
@@ -42,34 +42,35 @@ class Segment(NamedTuple):
 
 
 def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
-    """The segments up to EOI. One that the data ends in has `end` -1 and is the last, as is EOI; headers_only: a scan,
-    whose bits are not looked for.
+    """Yield the segments up to EOI, or up to the first scan with `headers_only`.
+
+    An incomplete segment has `end` -1 and is the last.
     """
     at = 2
     while True:
-        behind = at
+        previous_end = at
         marker, at = _next_marker(data, at)
         if marker is None:
             return
         if marker in _STANDALONE:
             continue
         start, body = at - 2, at
-        surplus = len(data[behind:start].rstrip(b"\xff"))
+        surplus = len(data[previous_end:start].rstrip(b"\xff"))
         at += int.from_bytes(data[at : at + 2], "big") if marker not in (SOI, EOI) else 0
         if at > len(data) or (at < body + 2 and marker not in (SOI, EOI)):
             yield Segment(marker, start, body, -1, -1, surplus)
             return
         header_end = at
         if marker == SOS and not headers_only:
-            found = _NEXT_MARKER.search(data, at)
-            at = found.start() if found else len(data)
+            following = _NEXT_MARKER.search(data, at)
+            at = following.start() if following else len(data)
         yield Segment(marker, start, body, header_end, at, surplus)
         if marker == EOI or (marker == SOS and headers_only):
             return
 
 
 def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Walk from SOI to EOI and follow the scans, or walk to the first scan."""
+    """Check the segments from SOI to EOI and follow the scans; only up to the first scan with `headers_only`."""
     try:
         return _walk(data, headers_only)
     except ScanProblem as problem:
@@ -83,20 +84,20 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
     for number, segment in enumerate(segments(data, headers_only)):
         marker = segment.marker
         between, at = between + segment.start - at, segment.end
-        if number > _MOST_SEGMENTS or between > _MOST_BETWEEN:
-            return Chain("it is stuffed with empty segments or with bytes between them", checksum=True)
+        if number > _MAX_SEGMENTS or between > _MAX_BETWEEN:
+            return Chain("it has too many segments, or too many bytes between them", checksum=True)
         if segment.end < 0:
             return Chain("it ends inside a segment")
         if marker == SOI:
             return Chain("it has a second start-of-image marker", checksum=True)
         if marker == EOI:
             return _end(data, frame, scans, bare, max(scan, 0), segment.end)
-        scan = -1 if scan else 0  # something stands behind a scan
+        scan = -1 if scan else 0  # a segment follows a scan
         if marker in _FRAMES:
             scans = _begin(data, segment, frame)
             frame = segment.body - 1
         if marker == _QUANTISATION and _has_zero(data[segment.body + 2 : segment.header_end]):
-            return Chain("a quantisation table holds a zero", checksum=True)
+            return Chain("a quantisation table contains a zero", checksum=True)
         bare &= marker not in APPLICATION or marker in (_JFIF, ADOBE)
         if marker == SOS:
             if frame < 0:
@@ -112,8 +113,9 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
 
 
 def _has_zero(tables: bytes) -> bool:
-    """Return True if a quantisation table holds a zero, which T.81 (B.2.4.1) does not allow: decoders lose that
-    frequency in every block, without a word.
+    """Return True if a quantisation table contains a zero, which T.81 (B.2.4.1) forbids.
+
+    Decoders silently lose that frequency in every block.
     """
     at = 0
     while at < len(tables):
@@ -126,9 +128,9 @@ def _has_zero(tables: bytes) -> bool:
 
 
 def _begin(data: bytes, segment: Segment, frame: int) -> Scans | None:
-    """What follows the scans of a frame; None for a kind whose scans are not followed."""
+    """Return the follower of the scans of a frame; None for a kind whose scans are not followed."""
     if segment.header_end - segment.body < _SHORTEST_FRAME:
-        raise ScanProblem("its frame header is cut")
+        raise ScanProblem("its frame header is truncated")
     if frame >= 0 and segment.marker not in _HIERARCHICAL | _LOSSLESS:
         raise ScanProblem("it has two frame headers")
     if segment.marker not in FOLLOWED or data[segment.body + 2] != 8:
@@ -144,7 +146,7 @@ def _end(data: bytes, frame: int, scans: Scans | None, bare: bool, scan: int, en
 
 
 def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain:
-    """The chain of a whole JPEG whose frame header's marker byte is at `frame`; `bare` of EXIF and the like."""
+    """Return the chain of a complete JPEG. `frame` is the offset of the frame marker, `bare` means no metadata."""
     marker, bits = data[frame], data[frame + 3]
     kinds = (
         (marker == 0xF7, "JPEG-LS"),
@@ -152,35 +154,35 @@ def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain
         (marker in _HIERARCHICAL, "hierarchical JPEG"),
         (marker > 0xC8, "arithmetic-coded JPEG"),
     )
-    kind = next((name for holds, name in kinds if holds), None) or (f"{bits}-bit JPEG" if bits != 8 else None)
-    # Baseline, extended and progressive with Huffman codes: what every decoder reads.
+    kind = next((name for applies, name in kinds if applies), None) or (f"{bits}-bit JPEG" if bits != 8 else None)
+    # Every decoder reads baseline, extended and progressive with Huffman codes.
     plain = kind is None and marker <= 0xC2
     height, width = struct.unpack_from(">HH", data, frame + 4)
     if not height:
-        return Chain("it is a JPEG whose height stands in a DNL segment behind its scan", unsupported=True)
+        return Chain("it is a JPEG whose height is in a DNL segment after its scan", unsupported=True)
     simple = bare and plain and data[frame + 8] in (1, 3)
-    return Chain(plain=plain, kind=kind, deep=bits > 8, size=(width, height) if simple else None, scan=scan, end=end)
+    return Chain(plain=plain, kind=kind, size=(width, height) if simple else None, scan=scan, end=end)
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
-    """The marker at or after `at`, skipping fill and garbage as libjpeg does, and where its segment starts."""
+    """Return the marker at or after `at`, skipping fill and garbage as libjpeg does, and the start of its segment."""
     if data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in _NO_MARKER:
-        return data[at + 1], at + 2  # it stands where it should
-    found = _MARKER.search(data, at)
-    return (data[found.end() - 1], found.end()) if found else (None, len(data))
+        return data[at + 1], at + 2
+    marker = _MARKER.search(data, at)
+    return (data[marker.end() - 1], marker.end()) if marker else (None, len(data))
 
 
 def jpeg_end(data: bytes) -> int:
-    """Where a JPEG ends, behind its EOI; 0 where none is found. Quick for the usual file, which ends there."""
+    """Return the offset of the end of a JPEG, after its EOI; 0 if there is none. Fast if the file ends there."""
     if data.find(b"\xff\xd9") == len(data) - 2:
         return len(data)
     return next((segment.end for segment in segments(data) if segment.marker == EOI), 0)
 
 
 def jpeg_pixels(data: bytes) -> bytes:
-    """The parts of a whole JPEG that decide its pixels: all but application segments, comments and what follows EOI.
+    """Return the segments of a complete JPEG that decide its pixels.
 
-    Adobe's segment stays, since it says how colours are coded.
+    These are all but application segments, comments and data after EOI. Adobe's segment stays: it defines the colours.
     """
     return b"".join(
         data[segment.body - 1 : segment.end]
@@ -194,17 +196,18 @@ def _is_extra(marker: int) -> bool:
 
 
 def jpeg_without(data: bytes, end: int, metadata: bool) -> tuple[bytes, tuple[str, ...]]:
-    """The JPEG without what follows its `end`, on request without metadata, and the names of what was dropped; the same
-    object where nothing was. All else stays byte for byte, so pixels stay too.
+    """Return the JPEG without data after its `end`, and the names of the changes.
 
-    With the pictures behind the end goes the index of them (MPF): Pillow would take the rest for a broken MPO.
+    With `metadata` its metadata is dropped too. The rest is unchanged byte for byte, and so are the pixels; without
+    changes `data` itself is returned. The index (MPF) of pictures after the end is dropped with them: Pillow would take
+    the rest for a broken MPO.
     """
     trailer = 0 < end < len(data)
     if not trailer and not metadata:
         return data, ()
     parts, at, stripped = [], 0, False
     for segment in segments(data, headers_only=not end):
-        piece = _kept(data, segment, trailer, metadata)
+        piece = _replacement(data, segment, trailer, metadata)
         if piece is not None:
             stripped |= metadata and not _is_index(data, segment)
             parts += [data[at : segment.start], piece]
@@ -219,10 +222,10 @@ def _is_index(data: bytes, segment: Segment) -> bool:
     return segment.marker == _PROFILE and data[segment.body + 2 : segment.body + 6] == b"MPF\0"
 
 
-def _kept(data: bytes, segment: Segment, trailer: bool, metadata: bool) -> bytes | None:
-    """What is put in place of a segment; None where it stays.
+def _replacement(data: bytes, segment: Segment, trailer: bool, metadata: bool) -> bytes | None:
+    """Return the bytes that replace a segment; None to keep it.
 
-    Kept of metadata is what says how colours are meant: JFIF without its thumbnail, Adobe's segment, the profile.
+    Metadata that defines the meaning of colours is kept: JFIF without its thumbnail, Adobe's segment, the profile.
     """
     if not _is_extra(segment.marker) or segment.end < 0:
         return None

@@ -1,9 +1,9 @@
-"""Rewrites a CMYK JPEG so that libjpeg reports data that is left over behind its last pixel.
+"""Rewrite a CMYK JPEG so that libjpeg reports surplus data after its last pixel.
 
-Of a sequential JPEG of one scan libjpeg reads no more than the last pixel needs. Here a restart marker is put at the
-end of the scan, and behind it one more row of units: blocks without a coefficient, in the codes of the file's tables.
-Before it begins with them libjpeg looks for the marker, and reports the bytes that it has to skip. Of a sound JPEG it
-prints nothing. The rewritten JPEG is decoded to hear what is printed; its pixels are not used.
+In a sequential JPEG of one scan libjpeg stops reading at the last pixel. So a restart marker is added at the end of the
+scan, followed by one more row of units: empty blocks in the codes of the file's tables. To decode them libjpeg searches
+for the marker and reports the bytes that it skips; it prints nothing for a sound JPEG. The rewritten JPEG is decoded
+for these messages only.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from dataprep.images.formats.jpeg import EOI, SOS, Segment, segments
 _BASELINE, _EXTENDED = 0xC0, 0xC1
 _TABLES, _INTERVAL = 0xC4, 0xDD
 _RST0 = 0xD0
-_LARGEST = 0xFFFF  # of 16 bits: an interval, a height
+_MAX_UINT16 = 0xFFFF  # limit of an interval and of a height
 _BLOCK = 8
 
-Codes = dict[tuple[int, int], tuple[int, int]]  # (0 DC or 1 AC, number of the table) -> code and length of symbol 0
+Codes = dict[tuple[int, int], tuple[int, int]]  # (0: DC or 1: AC, table number) -> code and length of symbol 0
 
 
 class _Frame(NamedTuple):
@@ -28,15 +28,17 @@ class _Frame(NamedTuple):
 
 
 class Restarted(NamedTuple):
-    """A rewritten JPEG, and the restart marker in it behind the coded bits of the scan."""
+    """A rewritten JPEG, and the restart marker in it after the coded bits of the scan."""
 
     data: bytes
     marker: int
 
 
 def with_restart_at_end(data: bytes) -> Restarted | None:
-    """The JPEG with a restart at the end of its only scan; None for one that is not of four components in one scan, or
-    whose restart interval cannot end there: a file's own that does not, or one of more than 65,535 units.
+    """Return the JPEG with a restart at the end of its only scan.
+
+    None if it does not have four components in one scan, or if no restart interval can end there: its own interval does
+    not, or the scan has more than 65,535 units.
     """
     parts = list(segments(data))
     frames = [part for part in parts if part.marker in (_BASELINE, _EXTENDED)]
@@ -52,7 +54,7 @@ def with_restart_at_end(data: bytes) -> Restarted | None:
     interval = (own[-1] if own else 0) or units
     height = (frame.units_down + 1) * frame.unit_height
     row = _empty_row(frame, header, _codes(data, parts))
-    if row is None or units % interval or interval > _LARGEST or height > _LARGEST:
+    if row is None or units % interval or interval > _MAX_UINT16 or height > _MAX_UINT16:
         return None
     marker = _RST0 + (units // interval - 1) % 8
     body = frame.segment.body
@@ -90,7 +92,7 @@ def _read_frame(data: bytes, segment: Segment) -> _Frame | None:
 
 
 def _codes(data: bytes, parts: list[Segment]) -> Codes:
-    """The code of symbol 0 in each Huffman table: no change of DC, and end of block."""
+    """Return the code of symbol 0 in each Huffman table: no change of DC, and end of block."""
     codes: Codes = {}
     for part in parts:
         at = part.body + 2
@@ -100,19 +102,19 @@ def _codes(data: bytes, parts: list[Segment]) -> Codes:
             symbols = data[at + 17 : at + 17 + sum(counts)]
             codes.pop((kind, number), None)
             position = symbols.find(0)
-            code = before = 0
+            code = shorter = 0
             for length, count in enumerate(counts, 1):
-                if 0 <= position - before < count:
-                    codes[kind, number] = code + position - before, length
+                if 0 <= position - shorter < count:
+                    codes[kind, number] = code + position - shorter, length
                     break
-                before += count
+                shorter += count
                 code = (code + count) << 1
             at += 17 + sum(counts)
     return codes
 
 
 def _empty_row(frame: _Frame, header: bytes, codes: Codes) -> bytes | None:
-    """The coded bits of a row of units without a coefficient; None where a table has no code for that."""
+    """Return the coded bits of a row of empty units; None if a table has no code for them."""
     bits = ""
     for name, tables in zip(header[1:9:2], header[2:9:2], strict=True):
         dc, ac = codes.get((0, tables >> 4)), codes.get((1, tables & 15))

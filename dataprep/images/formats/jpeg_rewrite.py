@@ -1,7 +1,6 @@
-"""Rewrites a JPEG's headers so that libjpeg reads all of its scans and reports the damage in them.
+"""Rewrite the headers of a JPEG so that libjpeg reads all of its scans and reports their damage.
 
-The rewritten JPEG has the same tables and entropy-coded data. It is decoded to hear what libjpeg prints; its pixels are
-not used.
+The rewritten JPEG has the same tables and entropy-coded data. It is decoded for libjpeg's messages only.
 """
 
 from dataprep.images.formats.jpeg import ADOBE, APPLICATION, COMMENT, EOI, SOS, Segment, segments
@@ -9,19 +8,19 @@ from dataprep.images.formats.jpeg_restart import with_restart_at_end
 
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _CMYK = b"\4"  # components
-_EXTRA_COMPONENTS = {1: 3, 3: 1}  # by components of the frame: to four, which MindSpore reads as CMYK
-# libjpeg keeps all coefficients of such a JPEG, 6 bytes per pixel at 4:4:4.
+_EXTRA_COMPONENTS = {1: 3, 3: 1}  # per components of the frame: up to four, which MindSpore reads as CMYK
+# libjpeg keeps all coefficients of such a JPEG in memory, 6 bytes per pixel at 4:4:4.
 _MAX_PIXELS = 32 << 20
 
 
 def read_to_end(data: bytes) -> bytes:
-    """The JPEG with further components in its frame header of which there is no scan; one of four components, which can
-    have no further ones, with a restart at its end, see jpeg_restart.py; other data as it is.
+    """Return the JPEG rewritten so that libjpeg reads it up to EOI; other data unchanged.
 
-    Of a sequential JPEG of one scan libjpeg reads no more than the last pixel needs, so surplus data, which is what
-    damaged data leaves behind, is not reported. Where components are missing from the first scan it reads up to EOI,
-    as it does for progressive JPEGs. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails over the
-    rewritten ones of the 1,257 files that it fails over, and of no other.
+    In a sequential JPEG of one scan libjpeg stops at the last pixel, so surplus data, which damage leaves behind, is
+    not reported. If components are missing from the first scan it reads up to EOI, as for progressive JPEGs: components
+    without a scan are added to the frame header. A JPEG that already has four gets a restart at its end, see
+    jpeg_restart.py. Measured on 4,255 JPEGs with damaged headers: MindSpore's decoder fails on the same 1,257 files
+    with and without the rewrite.
     """
     if not data.startswith(b"\xff\xd8"):
         return data
@@ -43,14 +42,14 @@ def read_to_end(data: bytes) -> bytes:
     if extended is None:
         return data
     rewritten = bytearray(data)
-    for segment in adobe:  # it says how so many components as there were are coloured
+    for segment in adobe:  # it defines the colours of the original number of components
         rewritten[segment.body - 1] = COMMENT
     rewritten[frame.body : frame.end] = extended
     return bytes(rewritten)
 
 
 def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
-    """The content of a frame header with further components; None for one that cannot have them or is too large."""
+    """Return a frame header with further components; None if it cannot have them or the image is too large."""
     body = data[frame.body + 2 : frame.end]
     count = body[5] if len(body) > 5 else 0
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
@@ -64,10 +63,10 @@ def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
 
 
 def bare_jpeg(data: bytes, padded: bool = False) -> bytes:
-    """The JPEG without what harmless messages are about: application segments, comments, bytes between segments, the
-    fields of a scan header that sequential decoding ignores, and zeros before EOI if the scan is `padded`.
+    """Return the JPEG without the causes of harmless messages, which hide others: libjpeg prints only its first one.
 
-    libjpeg prints only its first message about an image, so the first one about this tells what a harmless one hid.
+    Dropped are application segments, comments, bytes between segments, the fields of a scan header that sequential
+    decoding ignores, and zeros before EOI if the scan is `padded`.
     """
     parts = [b"\xff\xd8"]
     sequential = True

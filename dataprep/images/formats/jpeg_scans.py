@@ -1,9 +1,9 @@
-"""Follows the scans of a JPEG by their headers: did every coefficient arrive, and can the bytes hold the blocks?
+"""Follow the scans of a JPEG by their headers: check that all coefficients are there, and enough bytes for the blocks.
 
-libjpeg decodes what there is, without a word: a progressive JPEG that lost its last scans is blurred, a missing colour
-is grey, and 6 KB make a grey picture of any size. ITU-T T.81 allows an encoder to leave out scans; none that was tried
-does (libjpeg-turbo with scripts of five kinds, mozjpeg, whatever wrote 78 progressive files of Debian's packages), so
-what is missing was lost.
+libjpeg silently decodes what there is: a progressive JPEG without its last scans is blurred, a missing colour is grey,
+and 6 KB give a grey picture of any size. ITU-T T.81 allows an encoder to omit scans, but none that was tried does
+(libjpeg-turbo with scripts of five kinds, mozjpeg, the encoders of 78 progressive files in Debian's packages). So
+missing scans were lost.
 """
 
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ BASELINE, EXTENDED, PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _ARITHMETIC, _ARITHMETIC_PROGRESSIVE = 0xC9, 0xCA
 HUFFMAN = frozenset([BASELINE, EXTENDED, PROGRESSIVE])
 FOLLOWED = HUFFMAN | {_ARITHMETIC, _ARITHMETIC_PROGRESSIVE}
-# Each scan of a flat picture costs 40 bytes of file and time for all its blocks: 1,500 scans of 4 megapixels take 7 s.
-# One scan per coefficient of three components, the longest script that anyone would write, is 1 + 3 * 63 = 190.
-MOST_SCANS = 200
+# Each scan of a flat picture has 40 bytes and costs time for all its blocks: 1,500 scans of 4 megapixels take 7 s. One
+# scan per coefficient of three components, the longest sensible script, is 1 + 3 * 63 = 190.
+MAX_SCANS = 200
 _LAST = 63
 _BLOCK = 8
-_DEEPEST = 13  # point transform that libjpeg takes
+_MAX_BIT = 13  # largest point transform that libjpeg accepts
 
 
 class ScanProblem(Exception):
@@ -26,7 +26,7 @@ class ScanProblem(Exception):
 
 @dataclass(slots=True)
 class _Component:
-    """`arrived` is, per coefficient in zigzag order, the lowest bit that has arrived; -1 before any has."""
+    """`arrived` is the lowest bit received so far per coefficient in zigzag order; -1 for none."""
 
     name: int
     across: int
@@ -36,7 +36,7 @@ class _Component:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """A scan header: its components, the band of coefficients, the bit before (0: none) and the bit that it brings."""
+    """A scan header: its components, the band of coefficients, the previous bit (0: none) and the bit of this scan."""
 
     components: list[_Component]
     first: int
@@ -49,7 +49,7 @@ class Scans:
     """The scans of one frame, in file order. Raises ScanProblem for a frame header that contradicts itself."""
 
     def __init__(self, marker: int, frame: bytes) -> None:
-        """`marker` is that of the frame, `frame` the bytes of its header behind the length."""
+        """`marker` is the marker of the frame, `frame` its header without the length."""
         if len(frame) < 9 or len(frame) != 6 + 3 * frame[5]:
             raise ScanProblem("the length of its frame header does not fit its number of components")
         self._huffman = marker in HUFFMAN
@@ -63,10 +63,10 @@ class Scans:
         self._number = 0
 
     def add(self, header: bytes, data: bytes, start: int, end: int) -> None:
-        """Take in a scan: the bytes of its `header` behind the length, its coded bits data[start:end]."""
+        """Add a scan: its `header` without the length, its coded bits data[start:end]. Raises ScanProblem."""
         self._number += 1
-        if self._number > MOST_SCANS:
-            raise ScanProblem(f"it has more than {MOST_SCANS} scans")
+        if self._number > MAX_SCANS:
+            raise ScanProblem(f"it has more than {MAX_SCANS} scans")
         scan = self._read(header)
         for component in scan.components:
             self._arrive(component, scan)
@@ -74,15 +74,15 @@ class Scans:
             self._check_bytes(scan, data, start, end)
 
     def missing(self) -> str | None:
-        """What has not arrived after the last scan; None when all has."""
+        """Return what is missing after the last scan; None if nothing is."""
         for number, component in enumerate(self._components, 1):
-            late = [at for at, bit in enumerate(component.arrived) if bit != 0]
-            if len(late) > _LAST and set(component.arrived) == {-1}:
-                return f"no scan holds component {number} of {len(self._components)}"
-            if late:
+            incomplete = [at for at, bit in enumerate(component.arrived) if bit != 0]
+            if len(incomplete) > _LAST and set(component.arrived) == {-1}:
+                return f"no scan has component {number} of {len(self._components)}"
+            if incomplete:
                 return (
-                    f"its last scans are missing: {len(late)} of 64 coefficients of component {number} "
-                    "have not arrived in full"
+                    f"its last scans are missing: {len(incomplete)} of 64 coefficients of component {number} "
+                    "are incomplete"
                 )
         return None
 
@@ -92,7 +92,7 @@ class Scans:
             raise ScanProblem(f"the header of scan {self._number} is damaged")
         components: list[_Component] = []
         for name in header[1 : 1 + 2 * count : 2]:
-            # As libjpeg: files whose components have all one name are read in the order of the frame header.
+            # As in libjpeg: components of the same name are read in the order of the frame header.
             fits = (c for c in self._components if c.name == name and not any(c is other for other in components))
             component = next(fits, None)
             if component is None:
@@ -106,23 +106,23 @@ class Scans:
         return _Header(components, first, last, bits >> 4, bits & 15)
 
     def _check_band(self, components: int, first: int, last: int, before: int, bit: int) -> None:
-        """What libjpeg refuses in a progressive scan (start_pass of jdphuff.c)."""
+        """Raise ScanProblem for a progressive scan that libjpeg rejects (start_pass in jdphuff.c)."""
         sound = last == 0 if first == 0 else first <= last <= _LAST and components == 1
-        if not sound or bit > _DEEPEST or (before and bit != before - 1):
+        if not sound or bit > _MAX_BIT or (before and bit != before - 1):
             raise ScanProblem(f"the header of scan {self._number} is damaged")
 
     def _arrive(self, component: _Component, scan: _Header) -> None:
         expected = scan.before if scan.before else -1
         arrived = component.arrived
         if (scan.first and arrived[0] < 0) or any(bit != expected for bit in arrived[scan.first : scan.last + 1]):
-            raise ScanProblem(
-                f"scan {self._number} is out of order: a scan before it is missing, or one is there twice"
-            )
+            raise ScanProblem(f"scan {self._number} is out of order: an earlier scan is missing or repeated")
         arrived[scan.first : scan.last + 1] = [scan.bit] * (scan.last + 1 - scan.first)
 
     def _check_bytes(self, scan: _Header, data: bytes, start: int, end: int) -> None:
-        """Each block of a sequential scan has a code for DC and one for AC, of a bit or more each; of a progressive
-        scan of DC one bit. In a progressive scan of AC one code covers up to 32,767 empty blocks: nothing to check.
+        """Raise ScanProblem if a scan has too few bytes for its blocks.
+
+        Each block of a sequential scan has a code for DC and one for AC, of at least one bit each; of a progressive DC
+        scan one bit. A progressive AC scan cannot be checked: one code covers up to 32,767 empty blocks.
         """
         blocks = self._blocks(scan.components) if scan.first == 0 else 0
         bits = blocks * (1 if self._progressive else 2)
@@ -136,7 +136,7 @@ class Scans:
             )
 
     def _blocks(self, components: list[_Component]) -> int:
-        """How many blocks a scan holds: several components are padded to whole units, a single one is not."""
+        """Return the number of blocks in a scan: several components are padded to whole units, a single one is not."""
         across, down = max(c.across for c in self._components), max(c.down for c in self._components)
         if len(components) > 1:
             units = _ceil(self._width, _BLOCK * across) * _ceil(self._height, _BLOCK * down)

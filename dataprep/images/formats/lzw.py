@@ -1,4 +1,4 @@
-"""Counts what an LZW stream of a GIF or TIFF decodes to, without decoding it: a flipped or missing byte changes it."""
+"""Count the values in an LZW stream of a GIF or TIFF without decoding it; damage changes the count."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TABLE = 4096  # codes of 12 bits
-_BLOCK = 4096  # codes looked at together once the table is full
+_BLOCK = 4096  # codes read together once the table is full
 _SHORTEST_SEGMENT = 64  # bytes between clear codes; encoders that avoid compression clear every 100 codes or so
 
 
 @dataclass(frozen=True, slots=True)
 class LzwCount:
-    """`values` are the bytes or pixels that the stream decodes to; `ended` says that its end code was met, `broken`
-    that a code came up which is not in the table yet.
+    """`values` is the number of decoded bytes or pixels; `ended`: the end code was reached; `broken`: a code is not in
+    the table yet.
     """
 
     values: int
@@ -22,11 +22,11 @@ class LzwCount:
 
 
 def count_lzw(data: bytes, code_bits: int, most_significant_first: bool) -> LzwCount | None:
-    """Follow the codes of a stream whose values have `code_bits` bits: 8 in a TIFF, 2 to 8 in a GIF.
+    """Count the values of a stream whose values have `code_bits` bits: 8 in a TIFF, 2 to 8 in a GIF.
 
     A TIFF packs codes from the most significant bit and widens them one code early; a GIF does neither. Returns None
-    for a stream of hardly anything but clear codes, which would take minutes.
-    Cost: about 50 ms per MB; NumPy reads all codes between two clear codes together.
+    for a stream of almost only clear codes, which would take minutes. Otherwise about 50 ms per MB, since NumPy reads
+    all codes between two clear codes together.
     """
     stream = _Stream(data, code_bits, most_significant_first)
     at = values = 0
@@ -41,7 +41,7 @@ def count_lzw(data: bytes, code_bits: int, most_significant_first: bool) -> LzwC
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The codes up to a clear or end code; `end` is the bit behind it, `closed_by` that code, or -1 for neither."""
+    """The codes up to a clear or end code; `end` is the bit after it, `closed_by` that code, or -1 for neither."""
 
     values: int
     end: int
@@ -57,7 +57,7 @@ class _Stream:
         self._from_left = most_significant_first
         padded = np.frombuffer(data + bytes(3), np.uint8)
         self._bytes = padded
-        # Code k after a clear finds k - 1 entries that its predecessors made; their number decides its width.
+        # Code k after a clear code has k - 1 entries of its predecessors; their number decides its width.
         growing = np.arange(_TABLE - self._first + 1)
         entries = self._first + np.maximum(growing - 1, 0) + (1 if most_significant_first else 0)
         widths = np.maximum(np.floor(np.log2(entries)).astype(np.int64) + 1, code_bits + 1)
@@ -77,14 +77,14 @@ class _Stream:
         return self._frozen(at + int(self._starts[-1]), lengths)
 
     def _frozen(self, at: int, lengths: NDArray[np.int64]) -> _Segment:
-        """Go on with a full table, which stays as it is until a clear code."""
+        """Continue with a full table, which is constant until a clear code."""
         values = int(lengths.sum())
-        known = np.ones(_TABLE, np.int64)
-        known[self._first :] = lengths[: _TABLE - self._first] + 1
+        table = np.ones(_TABLE, np.int64)
+        table[self._first :] = lengths[: _TABLE - self._first] + 1
         while True:
             codes = self._codes(at + 12 * np.arange(_BLOCK), np.full(_BLOCK, 12))
             close = self._close(codes)
-            values += int(known[codes[:close]].sum())
+            values += int(table[codes[:close]].sum())
             if close < len(codes):
                 return _Segment(values, at + 12 * (close + 1), int(codes[close]))
             if len(codes) < _BLOCK:
@@ -92,7 +92,7 @@ class _Stream:
             at += 12 * _BLOCK
 
     def _codes(self, at: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The codes at these bits, as far as the data goes."""
+        """Return the codes at these bits, as far as the data goes."""
         count = int(np.searchsorted(at + widths, self._bits, "right"))
         at, widths = at[:count], widths[:count]
         first, shift = at >> 3, at & 7
@@ -105,13 +105,13 @@ class _Stream:
         return codes
 
     def _close(self, codes: NDArray[np.int64]) -> int:
-        found = np.flatnonzero((codes == self.clear) | (codes == self.clear + 1))
-        return int(found[0]) if len(found) else len(codes)
+        closing = np.flatnonzero((codes == self.clear) | (codes == self.clear + 1))
+        return int(closing[0]) if len(closing) else len(codes)
 
     def _lengths(self, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
-        """How many values each code stands for, up to the first that is not in the table.
+        """Return the number of values of each code, up to the first code that is not in the table, and if there is one.
 
-        The entry that code k + 1 makes is one longer than code k, so a code refers to an earlier one: follow all
+        The entry that code k + 1 adds is one longer than code k, so each code refers to an earlier one: follow all
         references together, twice as far each time.
         """
         made_by = codes - self._first

@@ -1,4 +1,4 @@
-"""Walks the chunk chain of a PNG, inflates its pixels without decoding them, and drops chunks that they do not need."""
+"""Check the chunks of a PNG, inflate its pixels without decoding them, and drop chunks that pixels do not need."""
 
 import struct
 import zlib
@@ -7,55 +7,53 @@ from dataprep.images.formats.chain import Chain
 from schemas.images.png_chunks import PNG_MAGIC, bad_extras, checksum_holds, chunks, is_needed, without
 
 _KNOWN_CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
-# Each takes some microseconds to look at: 20 MB of empty ones take 14 s. 256 MiB in chunks of 8 KiB are 32,768.
-_MOST_CHUNKS = 200_000
+# Each takes some microseconds to check: 20 MB of empty chunks take 14 s. 256 MiB in chunks of 8 KiB are 32,768.
+_MAX_CHUNKS = 200_000
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 _INTERLACED = 1
 # First column, first row, step across and step down of the seven passes of Adam7.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-# What says how pixels are meant. The rest that pixels do not need is metadata: text, times, EXIF, programs' own chunks.
+# Ancillary chunks that define the meaning of pixels. The others are metadata: text, times, EXIF, private chunks.
 _MEANING = frozenset([b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT", b"bKGD", b"pHYs", b"hIST"])
 _MEANING_OF_FRAMES = frozenset([b"acTL", b"fcTL", b"fdAT"])
 
 
 def png_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Walk from IHDR to IEND with every checksum; plain is 8-bit grey or RGB without transparency or animation.
+    """Check the chunks and checksums from IHDR to IEND, or up to the pixels with `headers_only`.
 
-    With `headers_only` it ends at the pixels: what stands before them is checked.
+    Plain is 8-bit grey or RGB without transparency or animation.
     """
-    plain = deep = False
+    plain = False
     end = 0
-    seen: set[bytes] = set()
+    kinds: set[bytes] = set()
     for number, (at, kind, size) in enumerate(chunks(data)):
-        if number > _MOST_CHUNKS:
-            return Chain(f"it has more than {_MOST_CHUNKS} chunks", checksum=True)
+        if number > _MAX_CHUNKS:
+            return Chain(f"it has more than {_MAX_CHUNKS} chunks", checksum=True)
         if size < 0:
             return Chain(f"it ends inside a {kind.decode('latin-1')!r} chunk")
         if kind == b"CgBI":
-            return Chain("it is an iPhone's own kind of PNG; convert it to an ordinary one first", unsupported=True)
+            return Chain("it is a PNG in Apple's own format; convert it to a standard PNG first", unsupported=True)
         if headers_only and kind == b"IDAT":
             break
         problem = _chunk_problem(data, at, kind, size)
-        if not problem and not seen and (kind, size) != (b"IHDR", 13):
+        if not problem and not kinds and (kind, size) != (b"IHDR", 13):
             problem = "it does not begin with an IHDR chunk"
         if problem:
             return Chain(problem, checksum=True)
         if kind == b"IHDR":
-            plain, deep = data[at + 16] == 8 and data[at + 17] in (0, 2), data[at + 16] == 16
-        seen.add(kind)
+            plain = data[at + 16] == 8 and data[at + 17] in (0, 2)
+        kinds.add(kind)
         end = at + 12 + size
-    if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= seen:
-        return Chain("it ends without an IEND chunk" if b"IDAT" in seen else "it has no image data")
-    plain = plain and not seen & {b"tRNS", b"acTL"}
-    return Chain(
-        plain=plain, deep=deep, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in seen else png_end(data)
-    )
+    if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= kinds:
+        return Chain("it ends without an IEND chunk" if b"IDAT" in kinds else "it has no image data")
+    plain = plain and not kinds & {b"tRNS", b"acTL"}
+    return Chain(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in kinds else png_end(data))
 
 
 def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
     name = repr(kind.decode("latin-1"))
     if not kind.isalpha():
-        return f"a chunk is called {name}, which is no name of a chunk"
+        return f"a chunk has the invalid name {name}"
     if is_needed(kind) and not checksum_holds(data, at, size):
         return f"the checksum of a {name} chunk is wrong"
     if not kind[0] & 0x20 and kind not in _KNOWN_CRITICAL:
@@ -64,15 +62,15 @@ def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
 
 
 def png_end(data: bytes) -> int:
-    """Where a PNG ends, behind its IEND; 0 where none is found."""
+    """Return the offset of the end of a PNG, after its IEND; 0 if there is none."""
     return next((at + 12 + size for at, kind, size in chunks(data) if kind == b"IEND" and size >= 0), 0)
 
 
 def png_stream_problem(data: bytes) -> tuple[str, str] | None:
-    """Reason and detail of what is wrong with the compressed pixels of a whole PNG: Pillow makes a picture of some
-    broken streams. EXTRA_DATA for a sound picture with data behind it.
+    """Return reason and detail of damage in the compressed pixels of a complete PNG, some of which Pillow ignores.
 
-    Memory: one piece at a time. Time: no more is inflated than the size of the picture asks for.
+    EXTRA_DATA for a sound picture followed by other data. One piece is in memory at a time, and no more is inflated
+    than the size of the picture requires.
     """
     left = _pixel_bytes(data)
     inflater = zlib.decompressobj()
@@ -82,7 +80,7 @@ def png_stream_problem(data: bytes) -> tuple[str, str] | None:
             if piece and inflater.eof:
                 return EXTRA_DATA
             while piece and not inflater.eof:
-                # One byte more than is left, or the checksum at the end would not be read.
+                # One byte more than expected, or the checksum at the end would not be read.
                 left -= len(inflater.decompress(piece, min(_INFLATE_PIECE, left + 1)))
                 if left < 0 or inflater.unused_data:
                     return EXTRA_DATA if left <= 0 else _TOO_FEW
@@ -94,13 +92,13 @@ def png_stream_problem(data: bytes) -> tuple[str, str] | None:
     return _TOO_FEW if left else None
 
 
-EXTRA_DATA = ("png_extra_data", "more data stands behind its compressed pixels")
-_TOO_FEW = ("truncated", "its compressed pixels are fewer than its size asks for")
+EXTRA_DATA = ("png_extra_data", "other data follows its compressed pixels")
+_TOO_FEW = ("truncated", "its compressed pixels are fewer than its size requires")
 _INFLATE_PIECE = 1 << 20
 
 
 def _pixel_bytes(data: bytes) -> int:
-    """How many bytes the pixels have when inflated: each row is preceded by the number of its filter."""
+    """Return the inflated size of the pixels in bytes: each row is preceded by the number of its filter."""
     width, height, depth, colour, _, _, interlace = struct.unpack_from(">IIBBBBB", data, len(PNG_MAGIC) + 8)
     bits = depth * _CHANNELS.get(colour, 0)
     passes = _PASSES if interlace == _INTERLACED else ((0, 0, 1, 1),)
@@ -113,8 +111,10 @@ def _pixel_bytes(data: bytes) -> int:
 
 
 def png_without(data: bytes, chain: Chain, metadata: bool) -> tuple[bytes, tuple[str, ...]]:
-    """The PNG without chunks that decoders trip over and what follows its end, on request without metadata, and the
-    names of what was dropped; the same object where nothing was. All else stays byte for byte, so pixels stay too.
+    """Return the PNG without chunks that break decoders and without data after its end, and the names of the changes.
+
+    With `metadata` its metadata is dropped too. The rest is unchanged byte for byte, and so are the pixels; without
+    changes `data` itself is returned.
     """
     bad = bad_extras(data) if chain.bad_extra else []
     extras = _metadata(data, set(bad)) if metadata else []
@@ -124,15 +124,10 @@ def png_without(data: bytes, chain: Chain, metadata: bool) -> tuple[bytes, tuple
     return (without(data, sorted(bad + extras) + trailer) if names else data), names
 
 
-def _metadata(data: bytes, besides: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    places = (
+def _metadata(data: bytes, exclude: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    ranges = (
         (at, at + 12 + size)
         for at, kind, size in chunks(data)
         if not is_needed(kind) and kind not in _MEANING | _MEANING_OF_FRAMES and size >= 0
     )
-    return [place for place in places if place not in besides]
-
-
-def png_without_bad_extras(data: bytes) -> bytes:
-    """The PNG without chunks that pixels do not need and Pillow refuses the whole file over."""
-    return without(data, bad_extras(data))
+    return [each for each in ranges if each not in exclude]

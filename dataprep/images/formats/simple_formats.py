@@ -1,4 +1,4 @@
-"""Formats without compression, or with little: BMP, PPM and QOI; the sizes in their headers against their bytes."""
+"""Check the sizes in the headers of BMP, PPM and QOI files against their bytes."""
 
 import re
 import struct
@@ -6,7 +6,7 @@ import struct
 from dataprep.images.formats.chain import Chain
 
 SURPLUS = "bytes_behind_picture"
-_PADDING = 3  # bytes up to a word, which many writers add
+_PADDING = 3  # bytes that many writers add up to a word
 
 
 # --- QOI
@@ -17,7 +17,7 @@ _QOI_LONG = {_QOI_RGB: 4, _QOI_RGBA: 5}
 
 
 def qoi_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether the chunks stand for as many pixels as the header says, and are followed by the end marker."""
+    """Check that the chunks decode to as many pixels as the header says and are followed by the end marker."""
     if headers_only or len(data) < 14:
         return Chain()
     width, height = struct.unpack_from(">II", data, 4)
@@ -46,10 +46,10 @@ _BMP_UNCOMPRESSED = frozenset({0, 3, 6})
 
 
 def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether the pixels fill what the header announces.
+    """Check that the pixels fit the width and height of the header.
 
-    Wrong file sizes and a few bytes at the end are habits of common writers. That both the announced size of the
-    pixels and the file hold at least a row more than width and height ask for is not.
+    Common writers give wrong file sizes and add a few bytes at the end. A problem is that both the announced size of
+    the pixels and the file have at least a row more than width and height require.
     """
     if headers_only or len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
         return Chain()  # an OS/2 header announces no size
@@ -60,19 +60,19 @@ def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
     if compression not in _BMP_UNCOMPRESSED or width <= 0:
         return Chain()
     row = (width * bits + 31) // 32 * 4
-    needed, there = row * abs(height), len(data) - start
-    if announced >= needed + row and there >= needed + row:
+    needed, available = row * abs(height), len(data) - start
+    if announced >= needed + row and available >= needed + row:
         problem = f"it announces {announced} bytes of pixels; {width} x {abs(height)} of {bits} bits have {needed}"
         return Chain(problem, checksum=True)
     has_profile = header >= _BMP_V5_HEADER
-    return Chain(warnings=() if has_profile else _surplus(there - needed))
+    return Chain(warnings=() if has_profile else _surplus(available - needed))
 
 
 _BMP_V5_HEADER = 124  # a colour profile may follow the pixels
 
 
 def _bmp_runs(data: bytes, at: int, width: int, height: int, compression: int) -> Chain:
-    """Follow run-length codes to their end marker: Pillow fills up what is missing."""
+    """Follow run-length codes to their end marker: Pillow fills in missing pixels."""
     x = y = 0
     while at + 1 < len(data):
         count, value = data[at], data[at + 1]
@@ -102,20 +102,20 @@ _PPM_MAXIMUM = re.compile(rb"(?:\s+|#[^\n\r]*[\n\r])+(\d+)")
 
 
 def ppm_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Whether the bytes behind the header are as many as width, height and depth ask for.
+    """Check that as many bytes follow the header as width, height and depth require.
 
-    Another picture may follow, and white space. Anything else as large as a row makes the header doubtful.
+    Another picture or white space may follow. Other data as large as a row makes the header doubtful.
     """
-    found = _PPM_HEADER.match(data)
-    if headers_only or not found:
+    header = _PPM_HEADER.match(data)
+    if headers_only or not header:
         return Chain()
-    width, height = (int(found[i].split()[-1]) for i in (2, 3))
-    at, row = found.end(), (width + 7) // 8
-    if found[1] != b"4":
+    width, height = (int(header[i].split()[-1]) for i in (2, 3))
+    at, row = header.end(), (width + 7) // 8
+    if header[1] != b"4":
         maximum = _PPM_MAXIMUM.match(data, at)
         if not maximum:
             return Chain()
-        at, row = maximum.end(), width * (1 if found[1] == b"5" else 3) * (2 if int(maximum[1]) > 255 else 1)
+        at, row = maximum.end(), width * (1 if header[1] == b"5" else 3) * (2 if int(maximum[1]) > 255 else 1)
     at += 1  # one white space
     surplus = len(data) - at - row * height
     if surplus < 0:

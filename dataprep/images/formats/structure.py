@@ -1,4 +1,4 @@
-"""Which format's chain is walked for which first bytes."""
+"""Choose the structure check of a file by its first bytes."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,9 @@ from dataprep.images.formats.gif import GIF_MAGICS, gif_chain
 from dataprep.images.formats.jpeg import JPEG_MAGIC, jpeg_chain
 from dataprep.images.formats.png import png_chain
 from dataprep.images.formats.simple_formats import bmp_chain, ppm_chain, qoi_chain
-from dataprep.images.formats.tiff.directories import TIFF_MAGICS, tiff_chain
+from dataprep.images.formats.tiff.directories import tiff_chain
 from schemas.images.png_chunks import PNG_MAGIC
+from schemas.images.tiff import TIFF_MAGICS
 
 _CHAINS: tuple[tuple[tuple[bytes, ...], Callable[[bytes, bool], Chain]], ...] = (
     ((JPEG_MAGIC,), jpeg_chain),
@@ -23,6 +24,6 @@ _CHAINS: tuple[tuple[tuple[bytes, ...], Callable[[bytes, bool], Chain]], ...] = 
 
 
 def walk_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """The chain of the file; an empty one for a format whose structure is not walked here."""
+    """Return the chain of the file; an empty one for a format whose structure is not checked."""
     walk = next((walk for magics, walk in _CHAINS if data.startswith(magics)), None)
     return walk(data, headers_only) if walk else Chain()

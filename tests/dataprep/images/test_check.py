@@ -22,7 +22,7 @@ from tests.examples import ROOT
 CASES = ROOT / "tests" / "cases" / "images"
 REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
 ACCEPTED = sorted(p for p in (CASES / "accepted").rglob("*") if p.is_file() and ".expected." not in p.name)
-# Off by default, so the cases that need them are refused only with them.
+# Off by default, so the cases that need them are rejected only with them.
 STRICT = {
     "animated": Policy(animation="reject"),
     "too_small": Policy(min_side=2),
@@ -39,7 +39,7 @@ def pixels(picture: Picture) -> np.ndarray:
 
 
 @pytest.mark.parametrize("path", REJECTED, ids=case)
-def test_a_broken_image_is_refused_with_its_reason(path: Path) -> None:
+def test_a_broken_image_is_rejected_with_its_reason(path: Path) -> None:
     policy = STRICT.get(path.parent.name, Policy())
     with pytest.raises(Refusal) as raised:
         normalise(path.read_bytes(), policy)
@@ -48,13 +48,13 @@ def test_a_broken_image_is_refused_with_its_reason(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ACCEPTED, ids=case)
-def test_a_good_image_comes_out_with_the_pixels_that_a_person_sees(path: Path) -> None:
+def test_a_good_image_has_the_pixels_that_a_person_sees(path: Path) -> None:
     expected = np.asarray(Image.open(f"{path}.expected.png").convert("RGB")).astype(int)
     picture = normalise(path.read_bytes(), Policy())
     assert pixels(picture).shape == expected.shape == (picture.height, picture.width, 3)
     difference = np.abs(pixels(picture) - expected)
     if picture.data.startswith(b"\xff\xd8") and path.parent.name == "changed":
-        # A JPEG that was encoded anew.
+        # A re-encoded JPEG.
         assert difference.max() <= 24
         assert difference.mean() <= 3
     else:
@@ -71,7 +71,7 @@ def test_only_what_must_change_is_changed_and_that_is_counted(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ACCEPTED, ids=case)
-def test_what_comes_out_is_eight_bit_rgb_or_grey_and_passes_next_time(path: Path) -> None:
+def test_the_result_is_eight_bit_rgb_or_grey_and_passes_unchanged(path: Path) -> None:
     picture = normalise(path.read_bytes(), Policy())
     image = Image.open(io.BytesIO(picture.data))
     assert image.format in ("JPEG", "PNG")
@@ -91,7 +91,7 @@ def test_the_trainers_decoder_sees_the_same_pixels() -> None:
 
 @pytest.mark.parametrize("image_format", ["jpeg", "png"])
 @pytest.mark.parametrize("path", ACCEPTED[::5], ids=case)
-def test_a_format_may_be_asked_for(path: Path, image_format: str) -> None:
+def test_the_output_format_can_be_chosen(path: Path, image_format: str) -> None:
     picture = normalise(path.read_bytes(), Policy(image_format=image_format))
     assert picture.data.startswith(b"\xff\xd8" if image_format == "jpeg" else b"\x89PNG")
 
@@ -124,7 +124,7 @@ def test_the_header_check_reads_no_pixels() -> None:
 
 
 def wide_gamut() -> tuple[bytes, bytes]:
-    """A profile whose red, green and blue are other than sRGB's: its channels are sRGB's in another order."""
+    """A profile whose channels are those of sRGB in another order."""
     from PIL import ImageCms
 
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
@@ -146,7 +146,7 @@ def wide_gamut() -> tuple[bytes, bytes]:
     return buffer.getvalue(), bytes(profile)
 
 
-def test_a_colour_profile_is_ignored_or_converted_as_asked() -> None:
+def test_a_colour_profile_is_ignored_or_converted_by_policy() -> None:
     data, _ = wide_gamut()
     assert normalise(data, Policy()).data == data
     picture = normalise(data, Policy(icc="convert"))
@@ -154,7 +154,7 @@ def test_a_colour_profile_is_ignored_or_converted_as_asked() -> None:
     assert np.abs(pixels(picture) - [0, 255, 0]).max() <= 3
 
 
-def test_a_profile_that_cannot_be_read_leaves_the_pixels() -> None:
+def test_an_unreadable_profile_is_ignored() -> None:
     data = (CASES / "accepted" / "untouched" / "unreadable_icc.jpg").read_bytes()
     assert normalise(data, Policy(icc="convert")).data == data
 
@@ -187,9 +187,7 @@ MUTABLE = [path.read_bytes() for path in ACCEPTED if path.stat().st_size < 4000]
 
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(st.sampled_from(MUTABLE), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8), st.floats(0, 1))
-def test_whatever_the_bytes_the_answer_is_a_picture_or_a_refusal(
-    data: bytes, edits: list[tuple[float, int]], keep: float
-) -> None:
+def test_any_bytes_give_a_picture_or_are_rejected(data: bytes, edits: list[tuple[float, int]], keep: float) -> None:
     mutated = bytearray(data[: max(1, round(len(data) * (1 - keep * keep)))])
     for place, value in edits:
         mutated[min(len(mutated) - 1, int(place * len(mutated)))] = value
@@ -200,8 +198,8 @@ def test_whatever_the_bytes_the_answer_is_a_picture_or_a_refusal(
     assert pixels(picture).shape == (picture.height, picture.width, 3)
 
 
-def test_a_jpeg_that_is_read_later_is_only_begun_to_be_read() -> None:
-    """What breaks far behind the start is the proof's to find; what breaks in the tables never reaches it."""
+def test_only_the_start_of_a_jpeg_that_is_read_later_is_read() -> None:
+    """Damage far from the start is left to the decode check; damage in the tables is found here."""
     noise = Image.frombytes("RGB", (160, 120), random.Random(0).randbytes(160 * 120 * 3))
     data = bytearray(encoded(noise, "JPEG"))
     scan = jpeg_chain(bytes(data)).scan
@@ -215,7 +213,7 @@ def test_a_jpeg_that_is_read_later_is_only_begun_to_be_read() -> None:
 
 @pytest.mark.parametrize("behind", [b"\xff\xfe\0\4ab", b"\xff\xc0\0\4ab"])
 def test_a_jpeg_with_more_than_one_scan_is_always_read_to_its_end(behind: bytes) -> None:
-    """A marker in the middle of a scan ends it for MindSpore's decoder without a word; Pillow refuses the file."""
+    """A marker in the middle of a scan silently ends it for MindSpore's decoder; Pillow rejects the file."""
     data = encoded(Image.new("RGB", (64, 64)), "JPEG")
     assert jpeg_chain(data).scan > 0
     assert jpeg_chain(data[:-2] + behind + data[-2:]).scan == 0

@@ -1,4 +1,4 @@
-"""JPEGs that decode, but whose scans are damaged: the decoder says so on stderr, and nothing else does."""
+"""JPEGs that decode, but whose scans are damaged: only the decoder reports it, on stderr."""
 
 import io
 import json
@@ -18,13 +18,13 @@ EOI = b"\xff\xd9"
 
 
 def noise(width: int, height: int, **options: Any) -> bytes:
-    """A JPEG whose last rows take as many bytes as all others."""
+    """A JPEG whose last rows have as many bytes as all others."""
     pixels = random.Random(width * height).randbytes(3 * width * height)
     return encoded(Image.frombytes("RGB", (width, height), pixels), "JPEG", **options)
 
 
 def cut(jpeg: bytes, size: int) -> bytes:
-    """The last bytes of the scan are gone, and EOI is there."""
+    """The last bytes of the scan are missing, but not EOI."""
     return jpeg[: -2 - size] + EOI
 
 
@@ -58,13 +58,13 @@ def test_damage_in_the_last_rows_is_found_at_every_size(files: Files, tmp_path: 
             sound = noise(width, height, progressive=kind == "progressive")
             contents[f"a/sound-{kind}-{width}x{height}.jpg"] = sound
             contents[f"a/cut-{kind}-{width}x{height}.jpg"] = cut(sound, 8)
-            # A part of a block that is missing or zero can leave as many blocks as there were: nobody can tell.
+            # A part of a block that is missing or zero can leave the same number of blocks, which no check detects.
             contents[f"a/hole-{kind}-{width}x{height}.jpg"] = hole(sound, len(sound) // 5)
             contents[f"a/zeroed-{kind}-{width}x{height}.jpg"] = zeroed(sound, len(sound) // 5)
     shard(files(contents), tmp_path / "out", val=0.0, **ANY)
     found = rejects(tmp_path / "out")
     assert sorted(found) == sorted(key for key in contents if "sound" not in key)
-    # The smallest lose so much that the walk over their scans finds it first, as missing bytes.
+    # The smallest lose so many bytes that the check of their scans reports them first.
     assert {reason for reason, _ in found.values()} == {"corrupt", "truncated"}
 
 
@@ -76,7 +76,7 @@ def rotated(number: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"resize": 20}, {"check": "header"}], ids=str)
-def test_each_damaged_image_among_many_is_found_also_where_it_is_re_encoded(
+def test_each_damaged_image_among_many_is_found_even_if_it_is_re_encoded(
     files: Files, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     contents, damaged = {}, set()
@@ -94,9 +94,7 @@ def test_each_damaged_image_among_many_is_found_also_where_it_is_re_encoded(
 
 
 @pytest.mark.slow
-def test_kept_damage_and_harmless_oddities_are_counted_alike_however_they_are_found(
-    files: Files, tmp_path: Path
-) -> None:
+def test_accepted_damage_and_harmless_warnings_are_counted_the_same_by_each_check(files: Files, tmp_path: Path) -> None:
     sound = noise(40, 30)
     tables = sound.index(b"\xff\xdb")
     surplus = sound[:tables] + b"\1\2\3" + sound[tables:]
@@ -117,14 +115,14 @@ def test_kept_damage_and_harmless_oddities_are_counted_alike_however_they_are_fo
 
 
 def png_with_bad_profile() -> bytes:
-    """libpng warns of a profile that says it is shorter than it is."""
+    """libpng warns about a profile whose length field is too small."""
     buffer = io.BytesIO()
     Image.new("RGB", (9, 9)).save(buffer, "PNG", icc_profile=b"\0" * 200)
     return buffer.getvalue()
 
 
 @pytest.mark.slow
-def test_complaints_are_found_beside_a_crash(files: Files, tmp_path: Path) -> None:
+def test_warnings_are_found_in_a_shard_with_a_crash(files: Files, tmp_path: Path) -> None:
     from tests.dataprep.build.test_scheduler import without_tables
 
     contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(20)}
@@ -141,7 +139,7 @@ def test_complaints_are_found_beside_a_crash(files: Files, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_set_with_complaints_is_the_same_whatever_the_workers(files: Files, tmp_path: Path) -> None:
+def test_a_dataset_with_warnings_is_the_same_for_any_number_of_workers(files: Files, tmp_path: Path) -> None:
     sound = noise(40, 30)
     kinds = [sound, cut(sound, 200), sound[:-2] + bytes(9) + EOI]
     source = files({f"a/{number}.jpg": kinds[number % 3] for number in range(30)})

@@ -1,4 +1,4 @@
-"""Pixels of more than eight bits: what they become, what is counted, and what must be asked for."""
+"""Pixels of more than eight bits: their values in eight bits, warnings, and the options that they need."""
 
 import io
 import struct
@@ -70,7 +70,7 @@ def planes_tiff(compression: int) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [1, 8])
-def test_separate_planes_of_few_bits_cannot_be_brought_to_eight(compression: int) -> None:
+def test_depth_bits_cannot_be_applied_to_separate_planes(compression: int) -> None:
     data = planes_tiff(compression)
     assert np.array_equal(pixels(normalise(data, Policy())), COLOUR >> 8)
     assert np.array_equal(read_picture(data, {}), COLOUR >> 8)
@@ -80,19 +80,19 @@ def test_separate_planes_of_few_bits_cannot_be_brought_to_eight(compression: int
         read_picture(data, {"depth_bits": 12})
 
 
-def test_a_black_picture_is_not_counted_as_one_of_few_bits() -> None:
+def test_a_black_picture_has_no_low_range_warning() -> None:
     assert normalise(encoded(Image.fromarray(TWELVE * 0), "PNG"), Policy()).warnings == ()
 
 
 @pytest.mark.parametrize("data", [deep_png(COLOUR), deep_png(np.dstack([COLOUR, np.full_like(TWELVE, 65535)]))])
-def test_colour_of_few_bits_is_counted_too(data: bytes) -> None:
+def test_low_range_of_colour_is_counted_too(data: bytes) -> None:
     assert normalise(data, Policy()).warnings == ("low_range_16_bit",)
     brought = normalise(data, Policy(depth_bits=12))
     assert brought.warnings == ()
     assert np.array_equal(pixels(brought), COLOUR >> 4)
 
 
-def test_depth_bits_shift_grey_by_so_many_less_eight() -> None:
+def test_depth_bits_shift_grey_by_depth_bits_minus_eight() -> None:
     for kind in ("PNG", "TIFF"):
         picture = normalise(encoded(Image.fromarray(TWELVE), kind), Policy(depth_bits=12))
         assert np.array_equal(pixels(picture), TWELVE >> 4)
@@ -105,7 +105,7 @@ def test_values_above_depth_bits_are_clipped_and_counted() -> None:
     assert picture.warnings == ("above_depth_bits",)
 
 
-def test_grey_and_alpha_of_few_bits_cannot_be_brought_to_eight() -> None:
+def test_depth_bits_cannot_be_applied_to_grey_with_alpha() -> None:
     data = deep_png(np.dstack([TWELVE, TWELVE]))
     with pytest.raises(Refusal, match="unsupported_depth"):
         normalise(data, Policy(depth_bits=12))
@@ -120,7 +120,7 @@ def test_a_range_is_mapped_to_eight_bits_and_clipped(dtype: Any) -> None:
     assert "depth_range_mapped" in picture.changed
 
 
-def test_what_is_no_number_becomes_the_lowest_value_and_is_counted() -> None:
+def test_nan_becomes_the_lowest_value_and_is_counted() -> None:
     values = RAMP.astype(np.float32)
     values[0, :] = np.nan
     values[1, :] = np.inf
@@ -129,7 +129,7 @@ def test_what_is_no_number_becomes_the_lowest_value_and_is_counted() -> None:
     assert picture.warnings == ("not_a_number_pixels",)
 
 
-def test_eight_bit_pictures_are_not_touched_by_a_range() -> None:
+def test_depth_range_does_not_change_eight_bit_pictures() -> None:
     data = encoded(Image.new("L", (4, 4), 9), "PNG")
     assert normalise(data, Policy(depth_range=(0, 1), depth_bits=12)).data == data
 
@@ -152,7 +152,7 @@ def test_a_picture_without_an_opaque_pixel_is_counted() -> None:
 @pytest.mark.parametrize(
     "words", [["5", "5"], ["5", "1"], ["nan", "1"], ["0", "inf"], ["-1e308", "1e308"], ["0", "1", "--depth-bits", "12"]]
 )
-def test_a_range_that_maps_nothing_is_wrong_usage(words: list[str]) -> None:
+def test_an_empty_range_is_wrong_usage(words: list[str]) -> None:
     result = CliRunner().invoke(main, ["shard", "in", "out", "--depth-range", *words])
     assert result.exit_code == 2
     assert "--depth-range" in result.stderr

@@ -1,4 +1,4 @@
-"""Damage beyond which a codec goes on, format by format; and what is odd but harmless, which is counted."""
+"""Damage that a codec ignores, per format, and harmless oddities, which are counted."""
 
 import io
 import random
@@ -35,7 +35,7 @@ FILES = {
 
 
 def place(name: str) -> int:
-    """The middle of the data that stands for pixels."""
+    """The middle of the encoded pixels."""
     data = FILES[name]
     if not name.startswith("TIFF"):
         return len(data) // 2
@@ -50,25 +50,25 @@ def refused(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_zeros_in_the_data_are_refused(name: str) -> None:
+def test_zeros_in_the_data_are_rejected(name: str) -> None:
     at, data = place(name), FILES[name]
     assert normalise(data, Policy()).warnings == ()
     assert refused(data[:at] + bytes(24) + data[at + 24 :]) == "corrupt"
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_cut_file_is_refused(name: str) -> None:
+def test_a_truncated_file_is_rejected(name: str) -> None:
     assert refused(FILES[name][: place(name)]) in ("truncated", "corrupt")
 
 
 @pytest.mark.parametrize("name", ["GIF", "QOI", "TIFF LZW"])
-def test_missing_bytes_are_refused(name: str) -> None:
+def test_missing_bytes_are_rejected(name: str) -> None:
     at, data = place(name), FILES[name]
     assert refused(data[:at] + data[at + 7 :]) in ("truncated", "corrupt")
 
 
 def tiled(order: str, damage: bytes = b"") -> bytes:
-    """A TIFF of four deflated tiles of 16 x 16 grey pixels, with its directory in front."""
+    """A TIFF of four deflated tiles of 16 x 16 grey pixels, with its directory first."""
     tiles = [zlib.compress(bytes([40 * number]) * 256) for number in range(4)]
     tiles[2] = tiles[2][: -len(damage)] + damage if damage else tiles[2]
     room = 8 + 2 + 12 * 10 + 4
@@ -100,25 +100,25 @@ def test_the_checksum_of_every_tile_is_checked(order: str) -> None:
         (encoded(PHOTO, "QOI") + bytes(9), "bytes_behind_picture"),
     ],
 )
-def test_what_common_writers_do_is_counted(data: bytes, warning: str) -> None:
+def test_oddities_of_common_writers_are_counted(data: bytes, warning: str) -> None:
     picture = normalise(data, Policy())
     assert picture.warnings == (warning,)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB")).shape, (SIDE, SIDE, 3))
 
 
 @pytest.mark.parametrize("behind", [b"\n", b"\0", b"\0\0", b"ab"])
-def test_a_few_bytes_of_padding_are_no_news(behind: bytes) -> None:
+def test_a_few_bytes_of_padding_give_no_warning(behind: bytes) -> None:
     for kind in ("BMP", "PPM"):
         assert normalise(encoded(PHOTO, kind) + behind, Policy()).warnings == ()
 
 
-def test_a_repeated_count_holds_for_a_picture_of_many_pages() -> None:
+def test_a_repeated_count_is_valid_for_a_picture_of_many_pages() -> None:
     pages = [PHOTO, PHOTO.resize((SIDE // 2, SIDE // 2))]
     data = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:], compression="tiff_lzw")
     assert (normalise(data, Policy()).width, normalise(data, Policy()).changed[0]) == (SIDE, "first_frame")
 
 
-def test_mutated_directories_of_a_tiff_give_a_picture_or_a_refusal() -> None:
+def test_mutated_directories_of_a_tiff_give_a_picture_or_are_rejected() -> None:
     draw = random.Random(0)
     for path in sorted((CASES / "accepted" / "changed").glob("*.tif")):
         whole = path.read_bytes()
@@ -130,7 +130,7 @@ def test_mutated_directories_of_a_tiff_give_a_picture_or_a_refusal() -> None:
                 assert normalise(bytes(data), Policy(max_pixels=1 << 20)).data
 
 
-def test_what_others_print_meanwhile_reaches_the_terminal(
+def test_output_of_other_threads_reaches_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = iter(["2026-01-01 INFO a line of another thread\n"])
@@ -151,7 +151,7 @@ def test_what_others_print_meanwhile_reaches_the_terminal(
     assert capsys.readouterr().err == "2026-01-01 INFO a line of another thread\n"
 
 
-def test_threads_take_turns_and_give_the_same_answers() -> None:
+def test_threads_give_the_same_results() -> None:
     whole, at = FILES["TIFF deflate"], place("TIFF deflate")
     found: list[str] = []
 
@@ -174,20 +174,20 @@ def test_threads_take_turns_and_give_the_same_answers() -> None:
     assert found.count("corrupt") == 10
 
 
-def test_without_libtiffs_warnings_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a build of Pillow that hides its libtiff: Pillow leaves the printing of errors on."""
-    monkeypatch.setattr(listener, "_libtiff", lambda: None)
+def test_without_libtiffs_warnings_its_errors_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a build of Pillow that hides its libtiff: errors are still printed."""
+    monkeypatch.setattr(listener, "load_libtiff", lambda: None)
     with pytest.raises(Refusal, match="Fax4Decode: Bad code word"):
         normalise((CASES / "rejected" / "corrupt" / "fax_bad_code.tif").read_bytes(), Policy())
     assert normalise(FILES["TIFF JPEG"], Policy()).width == SIDE
 
 
 def test_the_libtiff_of_pillow_is_found() -> None:
-    assert listener._libtiff() is not None
+    assert listener.load_libtiff() is not None
 
 
-def test_camera_raw_is_known_wherever_the_sensor_is() -> None:
-    """In a page that follows, as some cameras write it, and in one that hangs below the first."""
+def test_camera_raw_is_recognised_in_any_directory() -> None:
+    """In a following page, as some cameras write it, and in a sub-directory of the first."""
     thumbnail = encoded(PHOTO.resize((16, 12)), "TIFF")
     (start,) = struct.unpack_from("<I", thumbnail, 4)
     (count,) = struct.unpack_from("<H", thumbnail, start)
@@ -199,7 +199,7 @@ def test_camera_raw_is_known_wherever_the_sensor_is() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((CASES / "rejected" / "unsupported_format").glob("raw.*")), ids=str)
-def test_camera_raw_is_refused_when_only_headers_are_looked_at(path: Path) -> None:
+def test_camera_raw_is_rejected_by_the_header_check(path: Path) -> None:
     with pytest.raises(Refusal, match="camera raw"):
         normalise(path.read_bytes(), Policy(check="header"))
 

@@ -1,4 +1,4 @@
-"""A JPEG whose scans do not bring all of its picture is refused, and no sound one is."""
+"""A JPEG with incomplete scans is rejected, and no sound JPEG is."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.images.formats.jpeg import jpeg_chain
-from dataprep.images.formats.jpeg_scans import MOST_SCANS, ScanProblem, Scans
+from dataprep.images.formats.jpeg_scans import MAX_SCANS, ScanProblem, Scans
 from tests.cases.make import ended, jpeg, scan_starts, without_scan
 from tests.dataprep.conftest import encoded
 
@@ -21,13 +21,13 @@ def scan(components: bytes, first: int = 0, last: int = 63, before: int = 0, bit
 
 
 @pytest.mark.parametrize("number", range(SCANS))
-def test_a_progressive_jpeg_without_any_one_of_its_scans_is_refused(number: int) -> None:
+def test_a_progressive_jpeg_without_any_one_of_its_scans_is_rejected(number: int) -> None:
     assert jpeg_chain(PROGRESSIVE).problem is None
     assert jpeg_chain(without_scan(PROGRESSIVE, number)).problem
 
 
 @pytest.mark.parametrize("kept", range(1, SCANS))
-def test_a_progressive_jpeg_that_is_cut_between_scans_is_truncated(kept: int) -> None:
+def test_a_progressive_jpeg_that_ends_between_scans_is_truncated(kept: int) -> None:
     chain = jpeg_chain(ended(PROGRESSIVE[: scan_starts(PROGRESSIVE)[kept]]))
     assert chain.problem
     assert chain.reason == "truncated"
@@ -36,17 +36,17 @@ def test_a_progressive_jpeg_that_is_cut_between_scans_is_truncated(kept: int) ->
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"optimize": True}, {"subsampling": 0}, {"quality": 1}])
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(["L", "RGB", "CMYK"]), st.integers(0, 255))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_a_picture_of_one_colour_is_as_small_as_jpeg_can_be_and_whole(
+def test_the_smallest_jpeg_of_one_colour_is_complete(
     options: dict[str, bool | int], width: int, height: int, mode: str, value: int
 ) -> None:
-    """Its blocks have two bits each, the least there is, with tables made for it."""
+    """Its blocks have two bits each, the minimum, with custom tables."""
     image = Image.new("L", (width, height), value).convert("RGB").convert(mode)
     data = encoded(image, "JPEG", **options)
     assert jpeg_chain(data).problem is None
     assert jpeg_chain(data).end == len(data)
 
 
-def test_a_large_picture_of_one_colour_is_whole_and_a_larger_one_in_its_bytes_is_not() -> None:
+def test_a_large_picture_of_one_colour_is_complete_and_a_larger_one_of_the_same_bytes_is_not() -> None:
     data = encoded(Image.new("RGB", (2000, 2000)), "JPEG", optimize=True)
     assert jpeg_chain(data).problem is None
     at = data.index(b"\xff\xc0") + 5
@@ -68,7 +68,7 @@ def test_a_scan_of_one_component_is_not_padded_to_whole_units() -> None:
         Scans(0xC0, frame).add(scan(b"\1\2\3"), bytes(2), 0, 2)
 
 
-def test_components_of_one_name_are_taken_in_their_order() -> None:
+def test_components_of_one_name_are_read_in_order() -> None:
     frame = FRAME[:6] + bytes([1, 0x22, 0, 1, 0x11, 1, 1, 0x11, 1])
     scans = Scans(0xC0, frame)
     scans.add(scan(b"\1\1\1"), bytes(2), 0, 2)
@@ -94,7 +94,7 @@ def test_components_of_one_name_are_taken_in_their_order() -> None:
         [scan(b"\1", 0, 0)[:-1]],
     ],
 )
-def test_scans_that_do_not_fit_together_are_told(headers: list[bytes]) -> None:
+def test_contradicting_scans_are_reported(headers: list[bytes]) -> None:
     *sound, last = headers
     scans = Scans(0xC2, FRAME)
     for header in sound:
@@ -107,7 +107,7 @@ def test_scans_that_do_not_fit_together_are_told(headers: list[bytes]) -> None:
     "frame",
     [b"", FRAME[:-1], FRAME[:5] + b"\4" + FRAME[6:], FRAME[:7] + b"\0" + FRAME[8:], FRAME[:7] + b"\x52" + FRAME[8:]],
 )
-def test_a_frame_header_that_contradicts_itself_is_told(frame: bytes) -> None:
+def test_an_inconsistent_frame_header_is_reported(frame: bytes) -> None:
     with pytest.raises(ScanProblem):
         Scans(0xC0, frame)
 
@@ -120,17 +120,17 @@ def with_scans(headers: list[bytes]) -> Scans:
     return scans
 
 
-def test_a_scan_for_each_coefficient_is_taken() -> None:
+def test_a_scan_per_coefficient_is_accepted() -> None:
     assert with_scans([scan(bytes([name]), at, at) for at in range(1, 64) for name in (1, 2, 3)]).missing() is None
 
 
-def test_more_scans_than_anyone_writes_are_refused_though_they_are_in_order() -> None:
-    """Each costs a few bytes and the time for all blocks of the picture."""
+def test_too_many_scans_are_rejected_even_in_order() -> None:
+    """Each has a few bytes and costs time for all blocks of the picture."""
     bits = (0, 3), (3, 2), (2, 1), (1, 0)
     headers = [scan(b"\1", at, at, before, bit) for at in range(1, 64) for before, bit in bits]
-    assert with_scans(headers[: MOST_SCANS - 1]).missing()
-    with pytest.raises(ScanProblem, match=f"more than {MOST_SCANS} scans"):
-        with_scans(headers[:MOST_SCANS])
+    assert with_scans(headers[: MAX_SCANS - 1]).missing()
+    with pytest.raises(ScanProblem, match=f"more than {MAX_SCANS} scans"):
+        with_scans(headers[:MAX_SCANS])
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -152,5 +152,5 @@ def test_a_quantisation_table_with_a_zero_is_corrupt(wide: bool) -> None:
 
 
 def with_table(data: bytes, at: int, size: int, table: bytes) -> bytes:
-    """The JPEG with `table` in place of the first segment of quantisation tables."""
+    """The JPEG with `table` instead of the first segment of quantisation tables."""
     return data[:at] + b"\xff\xdb" + (len(table) + 2).to_bytes(2, "big") + table + data[at + 2 + size :]

@@ -70,6 +70,6 @@ def test_a_code_that_is_not_in_the_table_is_broken() -> None:
     assert count_lzw(b"\x04\xff\xff", 8, False) == LzwCount(0, ended=False, broken=True)
 
 
-def test_a_stream_of_clear_codes_is_given_up() -> None:
+def test_a_stream_of_clear_codes_is_not_counted() -> None:
     clear = sum(256 << 9 * i for i in range(8 * 4000)).to_bytes(9 * 4000, "little")
     assert count_lzw(clear, 8, False) is None

@@ -1,4 +1,4 @@
-"""Files are named by what they hold: pictures of other formats, and what stands where an image should be."""
+"""Files are named by their content: images of other formats, and other data in the place of an image."""
 
 import struct
 
@@ -64,14 +64,14 @@ def test_a_picture_of_another_format_is_named(data: bytes, name: str) -> None:
     assert name in detail
 
 
-def test_a_targa_with_fields_of_its_own_is_known_by_its_end() -> None:
+def test_a_targa_with_unusual_fields_is_recognised_by_its_footer() -> None:
     odd = struct.pack("<BBBHHBHHHHBB", 5, 0, 2, 7, 0, 0, 0, 0, 8, 6, 24, 0x20)
     assert is_targa(odd, TARGA_END)
     assert not is_targa(odd, bytes(26))
 
 
 @pytest.mark.parametrize("field", range(1, 3))
-def test_a_targa_header_must_hold_in_every_field(field: int) -> None:
+def test_every_field_of_a_targa_header_must_be_in_range(field: int) -> None:
     head = bytearray(encoded(RGB, "TGA")[:18])
     assert is_targa(bytes(head), b"")
     head[field] = 77
@@ -100,12 +100,12 @@ def test_a_targa_header_must_hold_in_every_field(field: int) -> None:
         (b"RIFF\x20\0\0\0WAVEfmt " + bytes(20), "audio"),
     ],
 )
-def test_what_is_no_image_is_named(data: bytes, name: str) -> None:
+def test_other_files_are_named(data: bytes, name: str) -> None:
     reason, detail = describe_other(data)
     assert reason == "not_an_image"
     assert name in detail
 
 
 @pytest.mark.parametrize("head", [bytes(32), b"MZ" + bytes(30), b"plain text", b"\1\2\3\4" * 8])
-def test_files_without_an_images_mark_are_not_taken_for_images(head: bytes) -> None:
+def test_files_without_magic_bytes_of_an_image_are_not_images(head: bytes) -> None:
     assert not looks_like_image(head)

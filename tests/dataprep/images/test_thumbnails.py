@@ -7,34 +7,34 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dataprep.images.check import glimpse
+from dataprep.images.check import preview_image
 from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
 from schemas.images.policy import Refusal
 from tests.dataprep.conftest import encoded
 
 
-def test_of_a_cut_image_the_part_before_the_cut_is_seen() -> None:
+def test_the_first_part_of_a_truncated_image_is_visible() -> None:
     whole = Image.linear_gradient("L").resize((400, 400))
     data = encoded(whole, "JPEG")
-    image = glimpse(data[: len(data) // 2], 64, 1 << 20)
+    image = preview_image(data[: len(data) // 2], 64, 1 << 20)
     assert image.size == (64, 64)
     assert image.getpixel((0, 0)) < 10
     assert 40 < image.getpixel((0, 24)) < 110
 
 
-def test_a_glimpse_is_turned_and_has_no_transparent_part() -> None:
+def test_a_preview_is_upright_and_opaque() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert glimpse(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
-    assert glimpse(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
+    assert preview_image(encoded(Image.new("RGB", (40, 20)), "JPEG", exif=exif), 16, 1 << 20).size == (8, 16)
+    assert preview_image(encoded(Image.new("RGBA", (4, 4)), "PNG"), 16, 1 << 20).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
     with pytest.raises(Refusal):
-        glimpse(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
+        preview_image(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
 
 
-def test_a_thumbnail_keeps_to_its_bytes_whatever_is_in_it() -> None:
+def test_a_thumbnail_stays_within_its_bytes() -> None:
     noise = Image.effect_noise((500, 300), 200).convert("RGB")
     made = thumbnail(encoded(noise, "PNG"), Sheet(1, 64, 1200))
     assert made is not None
@@ -44,7 +44,7 @@ def test_a_thumbnail_keeps_to_its_bytes_whatever_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("sheets", [1, 3, 10, 100, 1000])
-def test_sheets_keep_to_their_budget(sheets: int) -> None:
+def test_sheets_stay_within_their_budget(sheets: int) -> None:
     for budget in (2_600_000, 3_900_000):
         sheet = choose_sheet(sheets, budget)
         assert sheets * sheet.pictures * sheet.picture_bytes <= budget
@@ -58,7 +58,7 @@ def test_fewer_sheets_are_larger_ones() -> None:
 
 
 def serve_badly(pipe: Any) -> None:
-    """A child that dies of one picture and stalls over another."""
+    """A child that crashes on one picture and hangs on another."""
     while True:
         picture, _ = pipe.recv()
         if picture == b"die":
@@ -68,14 +68,14 @@ def serve_badly(pipe: Any) -> None:
         pipe.send(picture)
 
 
-def test_a_picture_that_kills_or_stalls_its_child_costs_itself_alone() -> None:
+def test_a_picture_that_crashes_or_hangs_its_child_affects_no_other() -> None:
     wanted = [(name, name.encode()) for name in ("a", "die", "b", "stall", "c", "d")]
     with Thumbnailer(deadline_s=2.0, serve=serve_badly) as maker:
         made = list(maker.make(wanted, Sheet(1, 16, 1000)))
     assert made == [("a", b"a"), ("die", None), ("b", b"b"), ("stall", None), ("c", b"c"), ("d", b"d")]
 
 
-def test_a_file_that_is_no_longer_what_was_refused_is_not_shown(tmp_path: Path) -> None:
+def test_a_file_that_changed_after_it_was_rejected_is_not_shown(tmp_path: Path) -> None:
     data = encoded(Image.linear_gradient("L"), "PNG")
     (tmp_path / "image").write_bytes(data)
     os.mkfifo(tmp_path / "fifo")

@@ -1,4 +1,4 @@
-"""What is no part of a picture is left out of the stored file; the rest stays byte for byte."""
+"""Data that is not part of a picture is dropped from the stored file; the rest is unchanged byte for byte."""
 
 import io
 import struct
@@ -56,7 +56,7 @@ def test_what_follows_the_end_is_dropped(data: bytes, trailer: bytes, check: str
     assert normalise(data, Policy(check=check)).data is data
 
 
-def test_an_end_inside_a_segment_or_a_text_is_none() -> None:
+def test_end_markers_inside_a_segment_or_text_are_ignored() -> None:
     commented = behind_start(WHOLE, segment(0xFE, b"\xff\xd9 \xff\xda"))
     text = plain_png(0, chunk(b"tEXt", b"a\0IEND\xae\x42\x60\x82"))
     for data in (commented, text):
@@ -65,7 +65,7 @@ def test_an_end_inside_a_segment_or_a_text_is_none() -> None:
             assert normalise(data + FILM, Policy(check=check)).data == data
 
 
-def test_with_further_pictures_goes_their_index() -> None:
+def test_the_index_of_dropped_pictures_is_dropped() -> None:
     """Pillow would open the rest as an MPO that lacks a frame."""
     data = mpo()
     stored = normalise(data, Policy())
@@ -78,7 +78,7 @@ def test_with_further_pictures_goes_their_index() -> None:
 
 
 @pytest.mark.parametrize("check", ["decode", "header"])
-def test_stripping_leaves_a_jpeg_with_what_says_how_colours_are_meant(check: str) -> None:
+def test_stripping_keeps_what_defines_the_colours_of_a_jpeg(check: str) -> None:
     policy = replace(STRIP, check=check)
     data = behind_start(WHOLE, *EXTRAS, ADOBE, PROFILE)
     assert WHOLE[2:].startswith(b"\xff\xe0\0\x10JFIF\0")
@@ -89,7 +89,7 @@ def test_stripping_leaves_a_jpeg_with_what_says_how_colours_are_meant(check: str
     assert normalise(data + FILM, policy).data == stored.data
 
 
-def test_stripping_takes_comments_between_scans_and_thumbnails_in_jfif() -> None:
+def test_stripping_removes_comments_between_scans_and_thumbnails_in_jfif() -> None:
     late = WHOLE[:-2] + segment(0xFE, b"late") + WHOLE[-2:]
     assert normalise(late, STRIP).data == WHOLE
     jfif = WHOLE[:2] + segment(0xE0, WHOLE[6:18] + b"\1\1abc") + WHOLE[20:]
@@ -98,7 +98,7 @@ def test_stripping_takes_comments_between_scans_and_thumbnails_in_jfif() -> None
 
 
 @pytest.mark.parametrize("check", ["decode", "header"])
-def test_stripping_leaves_a_png_with_what_says_how_colours_are_meant(check: str) -> None:
+def test_stripping_keeps_what_defines_the_colours_of_a_png(check: str) -> None:
     meant = chunk(b"gAMA", bytes(4)), chunk(b"pHYs", bytes(9))
     extras = [
         chunk(b"eXIf", exif(1)[6:]),
@@ -111,14 +111,14 @@ def test_stripping_leaves_a_png_with_what_says_how_colours_are_meant(check: str)
     assert (stored.data, stored.changed) == (plain_png(0, *meant), ("metadata_stripped",))
 
 
-def test_stripping_turns_a_picture_first_as_its_exif_says() -> None:
+def test_the_exif_orientation_is_applied_before_stripping() -> None:
     stored = normalise((CASES / "changed" / "orientation_6.jpg").read_bytes(), STRIP)
     assert stored.changed == ("exif_rotated",)
     assert (stored.width, stored.height) == SIZE
     assert b"Exif" not in stored.data
 
 
-def test_a_file_with_more_around_its_picture_is_a_duplicate(tmp_path: Path) -> None:
+def test_a_file_with_other_metadata_is_a_duplicate(tmp_path: Path) -> None:
     for check in ("decode", "header"):
         for strip in (False, True):
             source, out = tmp_path / f"raw-{check}-{strip}", tmp_path / f"out-{check}-{strip}"
@@ -140,7 +140,7 @@ def test_metadata_that_was_not_stripped_is_stored() -> None:
 
 
 def test_no_more_is_inflated_than_the_picture_needs() -> None:
-    """Behind the pixels stand 200 MB of zeros and then damage, which nobody reads."""
+    """The pixels are followed by 200 MB of zeros and then damage, which is not read."""
     packer = zlib.compressobj(9)
     rows = b"".join(b"\0" + row.tobytes() for row in RGB)
     body = packer.compress(rows) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(200))
@@ -174,7 +174,7 @@ def test_rows_are_counted_in_whole_bytes(depth: int, colour: int, row: int) -> N
 
 @pytest.mark.parametrize("sampling", [0, 1, 2])
 @pytest.mark.parametrize("orientation", [3, 6])
-def test_a_jpeg_that_is_encoded_again_keeps_its_sampling_of_colour(sampling: int, orientation: int) -> None:
+def test_a_re_encoded_jpeg_keeps_its_chroma_subsampling(sampling: int, orientation: int) -> None:
     from PIL.JpegImagePlugin import get_sampling
 
     data = encoded(Image.fromarray(RGB), "JPEG", subsampling=sampling, exif=exif(orientation))
@@ -183,7 +183,7 @@ def test_a_jpeg_that_is_encoded_again_keeps_its_sampling_of_colour(sampling: int
     assert get_sampling(stored) == (0 if sampling == 1 and orientation == 6 else sampling)
 
 
-def test_print_colours_keep_their_resolution() -> None:
+def test_cmyk_is_not_subsampled() -> None:
     stripes = np.zeros((32, 32, 4), np.uint8)
     stripes[:, ::2, 0] = stripes[:, 1::2, 1] = 255
     data = encoded(Image.fromarray(stripes, "CMYK"), "JPEG", quality=100)
@@ -202,7 +202,7 @@ def test_print_colours_keep_their_resolution() -> None:
     ],
     ids=["fill", "junk", "segments", "chunks"],
 )
-def test_a_file_that_is_stuffed_to_be_slow_is_refused(data: bytes) -> None:
+def test_a_file_that_is_slow_by_design_is_rejected(data: bytes) -> None:
     with pytest.raises(Refusal) as raised:
         normalise(data, Policy())
     assert raised.value.reason == "corrupt"

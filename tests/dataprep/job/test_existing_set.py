@@ -209,7 +209,7 @@ def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishe
     assert (failed.exit_code, "is changing over to the new set" in failed.stderr) == (75, True), failed.stderr
     for command in (["inspect", sealed], ["report", sealed], ["verify", sealed], ["shard", raw, sealed, *FIXED]):
         assert run(*command).exit_code == 75
-    with pytest.raises(ContractError, match="is changing over"):
+    with pytest.raises(ContractError, match="is being replaced"):
         open_set(sealed, None)
     monkeypatch.undo()
     assert run("inspect", sealed).exit_code == 0

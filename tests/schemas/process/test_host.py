@@ -1,4 +1,4 @@
-"""Cores by affinity and quota, memory by what the control group leaves, open files by the limits."""
+"""Cores by affinity and quota, memory by control group, open files by limits."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ AVAILABLE = "MemTotal: 99 kB\nMemAvailable:    8388608 kB\n"
 
 
 def rooted(tmp_path: Path, cgroup: str, **files: str) -> Path:
-    """A root folder with these control group files; `__` in a name stands for a slash."""
+    """A root folder with these control group files; `__` in a name is a slash."""
     contents = {"proc/self/cgroup": cgroup, "proc/meminfo": AVAILABLE}
     contents |= {f"sys/fs/cgroup/{name.replace('__', '/')}": text for name, text in files.items()}
     for name, text in contents.items():

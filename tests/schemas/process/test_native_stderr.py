@@ -1,4 +1,4 @@
-"""Text that C code prints on file descriptor 2 is captured, in order, and only while asked for."""
+"""Text that C code prints on file descriptor 2 is captured, in order, and only inside the context."""
 
 import ctypes
 import os

@@ -19,7 +19,7 @@ def test_result_goes_to_stdout_and_progress_to_stderr() -> None:
     assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (0, "猫 1.0\n", "progress\n")
 
 
-def test_letters_that_the_encoding_lacks_are_escaped() -> None:
+def test_characters_that_the_encoding_lacks_are_escaped() -> None:
     assert run("", "latin-1").stdout == b"\\u732b 1.0\n"
 
 
@@ -34,7 +34,7 @@ def test_a_full_disk_behind_stderr_harms_nothing() -> None:
     assert (done.returncode, done.stdout.decode()) == (0, "猫 1.0\n")
 
 
-def test_a_result_that_stdout_cannot_take_is_told_on_stderr() -> None:
+def test_a_result_that_stdout_rejects_is_printed_on_stderr() -> None:
     done = run(">/dev/full")
     assert done.returncode == 1
     assert "猫 1.0\nError: the result above could not be written to stdout: No space left" in done.stderr.decode()

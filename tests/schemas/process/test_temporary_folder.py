@@ -13,7 +13,7 @@ from schemas.process.temporary_folder import temporary_folder_problem
 
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """No folder is usable, as Python finds it."""
+    """Python finds no usable folder."""
 
     def gettempdir() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
@@ -27,9 +27,7 @@ def test_a_temporary_folder_is_no_problem() -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "file"])
-def test_each_folder_that_was_tried_is_named_with_its_fault(
-    tmp_path: Path, refuse: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_each_tried_folder_is_named_with_its_error(tmp_path: Path, refuse: pytest.MonkeyPatch, kind: str) -> None:
     path = tmp_path / "scratch"
     if kind == "file":
         path.touch()
@@ -37,15 +35,15 @@ def test_each_folder_that_was_tried_is_named_with_its_fault(
     found = temporary_folder_problem()
     assert found is not None
     why = os.strerror(errno.ENOTDIR if kind == "file" else errno.ENOENT)
-    assert f"{path} ({why}); set TMPDIR to a folder that can be" in found.text
+    assert f"{path} ({why}); set TMPDIR to a writable folder" in found.text
     assert not found.full
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_full_disks_may_have_room_later(tmp_path: Path, refuse: pytest.MonkeyPatch, number: int) -> None:
+def test_full_disks_are_reported_as_full(tmp_path: Path, refuse: pytest.MonkeyPatch, number: int) -> None:
     error = OSError(number, os.strerror(number))
-    refuse.setattr(temporary_folder, "_trial", lambda folder: error if folder == str(tmp_path) else None)
+    refuse.setattr(temporary_folder, "write_error", lambda folder: error if folder == str(tmp_path) else None)
     refuse.setenv("TMPDIR", str(tmp_path))
     found = temporary_folder_problem()
     assert found is not None
-    assert (found.full, f"{tmp_path} ({os.strerror(number)}); make room there" in found.text) == (True, True)
+    assert (found.full, f"{tmp_path} ({os.strerror(number)}); free space there" in found.text) == (True, True)

@@ -18,7 +18,7 @@ def test_nothing_changes_in_a_usable_directory(tmp_path: Path) -> None:
     assert run(tmp_path, "usable") == ["None", "None", str(tmp_path)]
 
 
-def test_a_relative_path_is_refused_with_the_cause_where_the_directory_is_gone(tmp_path: Path) -> None:
+def test_a_relative_path_is_rejected_with_the_cause_where_the_directory_is_gone(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     relative, absolute, now = run(tmp_path / "work", "gone")
     assert relative == (

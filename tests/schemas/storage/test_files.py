@@ -15,7 +15,7 @@ def failing(number: int) -> object:
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_cannot_sync_folders_is_excused(
+def test_a_file_system_that_cannot_sync_folders_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     (tmp_path / "file").touch()

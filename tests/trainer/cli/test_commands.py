@@ -235,7 +235,8 @@ def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
 def test_unsealed_folder_exits_with_3_and_one_line(tmp_path: Path) -> None:
     done = program("run", tmp_path, "--device", "CPU", "--dry-run")
     assert done.returncode == 3
-    assert done.stderr == f"Error: {tmp_path} holds no dataset.json; make a dataset with 'dataprep shard SOURCE OUT'\n"
+    what = "contains no dataset.json; create a dataset with 'dataprep shard SOURCE OUT'"
+    assert done.stderr == f"Error: {tmp_path} {what}\n"
 
 
 def test_unknown_model_exits_with_2_and_the_near_name(stripes: Path) -> None:

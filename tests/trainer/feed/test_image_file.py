@@ -15,7 +15,7 @@ def test_a_regular_file_is_read_whole_also_by_a_link(tmp_path: Path) -> None:
     assert read_file(tmp_path / "link", max_bytes=5) == b"12345"
 
 
-def test_what_is_no_regular_file_is_refused_by_its_kind_and_not_waited_for(
+def test_what_is_no_regular_file_is_rejected_by_its_kind_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket may not be long
@@ -54,7 +54,7 @@ def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
     assert [str(error) for error in raised] == ["not a regular file: a FIFO"]
 
 
-def test_a_file_above_the_limit_is_refused_unread(tmp_path: Path) -> None:
+def test_a_file_above_the_limit_is_rejected_unread(tmp_path: Path) -> None:
     path = tmp_path / "giant"
     path.touch()
     os.truncate(path, 1 << 40)  # a hole

@@ -1,4 +1,4 @@
-"""An image from disk must be the picture that dataprep would have sealed, up to JPEG's own loss."""
+"""The trainer reads the pixels of a file that dataprep would have stored, up to JPEG's loss."""
 
 import io
 import subprocess
@@ -43,7 +43,7 @@ def deep() -> Image.Image:
     return Image.fromarray((np.arange(SIDE * 16).reshape(16, SIDE) * 150).astype(np.uint16))
 
 
-# Chunks that a picture does not need, and for which Pillow refuses it.
+# Chunks that pixels do not need, and over which Pillow rejects the image.
 LARGE = zlib.compress(bytes(3 << 20), 9)
 TRIPPING = {
     "a large text": (b"zTXt", b"a\0\0" + LARGE),
@@ -96,10 +96,10 @@ def sealed(data: bytes, policy: Policy) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(resize=10)], ids=["as it is", "shrunk"])
 @pytest.mark.parametrize("name", FILES)
-def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None:
+def test_pixels_equal_those_that_dataprep_stores(name: str, policy: Policy) -> None:
     found, expected = read_picture(FILES[name], asdict(policy)), sealed(FILES[name], policy)
     assert (found.shape, found.dtype) == (expected.shape, np.uint8)
-    # A JPEG that changed is encoded once more: a few steps of brightness.
+    # A changed JPEG is encoded again: a few steps of brightness.
     recoded = name == "cmyk jpeg" or (policy.resize and "jpeg" in name)
     assert np.abs(found.astype(int) - expected).max() <= (12 if recoded else 0)
 
@@ -110,7 +110,7 @@ def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None
     ids=["as it is", "12 bits", "9 bits, shrunk", "range"],
 )
 @pytest.mark.parametrize("name", DEEP)
-def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str, policy: Policy) -> None:
+def test_deep_pixels_equal_those_that_dataprep_stores_or_are_rejected_too(name: str, policy: Policy) -> None:
     try:
         expected = sealed(DEEP[name], policy)
     except Refusal:
@@ -120,13 +120,28 @@ def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str,
     assert np.array_equal(read_picture(DEEP[name], asdict(policy)), expected)
 
 
+ACCEPTED = sorted(p for p in CASES.parent.rglob("*") if p.is_file() and ".expected." not in p.name)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(resize=10, icc="convert")], ids=["default", "resized"])
+@pytest.mark.parametrize("path", ACCEPTED, ids=lambda path: path.name)
+def test_pixels_of_each_accepted_case_equal_those_that_dataprep_encodes(path: Path, policy: Policy) -> None:
+    picture = normalise(path.read_bytes(), policy, want_pixels=True)
+    assert picture.image is not None
+    assert np.array_equal(read_picture(path.read_bytes(), asdict(policy)), picture.image.convert("RGB"))
+
+
 REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
 
 
-@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2"])
-def test_camera_raw_is_refused_as_it_was_by_dataprep(name: str) -> None:
-    with pytest.raises(Unreadable, match="camera raw"):
-        read_picture((REJECTED / name).read_bytes(), {})
+@pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2", "thumbnail_first.tif"])
+def test_unsupported_kinds_of_tiff_are_rejected_with_the_detail_of_dataprep(name: str) -> None:
+    data = (REJECTED / name).read_bytes()
+    with pytest.raises(Refusal) as raised:
+        normalise(data, Policy())
+    with pytest.raises(Unreadable) as unreadable:
+        read_picture(data, {})
+    assert str(unreadable.value) == raised.value.detail
 
 
 def test_first_image_of_a_process_is_read(tmp_path: Path) -> None:
@@ -140,7 +155,7 @@ def test_without_a_known_policy_the_picture_keeps_its_size() -> None:
     assert read_picture(FILES["orientation 6"], {}).shape == (SIDE, 16, 3)
 
 
-def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
+def test_transparent_parts_get_the_background_colour() -> None:
     assert read_picture(FILES["rgba png"], {})[0, 0].tolist() == [255, 255, 255]
     assert read_picture(FILES["rgba png"], {"background": [9, 8, 7]})[0, 0].tolist() == [9, 8, 7]
 
@@ -155,12 +170,12 @@ def test_transparent_parts_are_laid_over_the_policys_colour() -> None:
         (coded(colours("F"), "TIFF"), "unsupported pixel mode F"),
     ],
 )
-def test_what_cannot_be_read_says_why(data: bytes, why: str) -> None:
+def test_an_unreadable_file_says_why(data: bytes, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         read_picture(data, {})
 
 
-def test_an_animation_is_refused_where_the_training_set_refused_it() -> None:
+def test_an_animation_is_rejected_if_the_policy_rejects_it() -> None:
     policy = Policy(animation="reject")
     with pytest.raises(Refusal):
         normalise(FILES["animation"], policy)

@@ -1,1 +1,1 @@
-"""TIFF: directories, strips, and what libtiff says of them."""
+"""TIFF: directories, strips, and the messages of libtiff."""

@@ -1,7 +1,7 @@
-"""Decodes the fax and JPEG strips of a TIFF with the libtiff that Pillow has loaded, to hear its warnings.
+"""Decode the fax and JPEG strips of a TIFF with the libtiff that Pillow has loaded, to read its warnings.
 
-Pillow silences them for the whole process, and they are all that tells of lost fax lines and of damage that libjpeg has
-filled up. libtiff lets each opened file have handlers of its own, so nothing else in the process changes.
+Pillow silences them for the whole process, but only they report lost fax lines and damage that libjpeg fills in.
+libtiff allows handlers per opened file, so nothing else in the process changes.
 """
 
 import ctypes
@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-_LARGEST_STRIP = 1 << 30  # bytes
+_MAX_STRIP_BYTES = 1 << 30
 _LINE = 500
 _MAX_COMPLAINTS = 100
 _WARNED = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p
 )
 _HANDLED = 1
-# name -> (what it returns, what it takes)
+# name -> (result type, argument types)
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "TIFFOpenOptionsAlloc": (ctypes.c_void_p, ()),
     "TIFFOpenOptionsFree": (None, (ctypes.c_void_p,)),
@@ -37,10 +37,11 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def strip_complaints(data: bytes) -> list[tuple[int, str]]:
-    """(number of the strip or tile, "module: text") for what libtiff says of the first picture, errors and warnings, up
-    to about a hundred. Empty where the codecs of Pillow were built in a way that hides libtiff or it is older than 4.5.
+    """Return (number of the strip or tile, "module: text") of libtiff's errors and warnings about the first picture.
+
+    At most about a hundred; empty if libtiff is older than 4.5 or not accessible in this build of Pillow.
     """
-    library = _libtiff()
+    library = load_libtiff()
     if library is None:
         return []
     file = os.memfd_create("picture", os.MFD_CLOEXEC)
@@ -52,16 +53,17 @@ def strip_complaints(data: bytes) -> list[tuple[int, str]]:
 
 
 def _listen(library: ctypes.CDLL, file: int) -> list[tuple[int, str]]:
-    """Read all strips of the open `file`, which is closed."""
-    said: list[tuple[int, str]] = []
-    strip = -1  # before the first strip libtiff speaks of tags, which Pillow reads by itself
+    """Read all strips of the open `file`, and close it."""
+    complaints: list[tuple[int, str]] = []
+    strip = -1  # before the first strip messages are about tags, which Pillow reads itself
 
     def hear(_tiff: int, _user: int, module: bytes | None, text: bytes, values: int) -> int:
-        if strip >= 0 and len(said) < _MAX_COMPLAINTS:
-            said.append((strip, f"{(module or b'libtiff').decode('utf-8', 'replace')}: {_formatted(text, values)}"))
+        if strip >= 0 and len(complaints) < _MAX_COMPLAINTS:
+            name = (module or b"libtiff").decode("utf-8", "replace")
+            complaints.append((strip, f"{name}: {_formatted(text, values)}"))
         return _HANDLED
 
-    handler = _WARNED(hear)  # held here for as long as the file is open
+    handler = _WARNED(hear)  # referenced while the file is open
     options = library.TIFFOpenOptionsAlloc()
     library.TIFFOpenOptionsSetWarningHandlerExtR(options, handler, None)
     library.TIFFOpenOptionsSetErrorHandlerExtR(options, handler, None)
@@ -74,15 +76,15 @@ def _listen(library: ctypes.CDLL, file: int) -> list[tuple[int, str]]:
         kind = "Tile" if library.TIFFIsTiled(tiff) else "Strip"
         size = getattr(library, f"TIFF{kind}Size")(tiff)
         read = getattr(library, f"TIFFReadEncoded{kind}")
-        if 0 < size <= _LARGEST_STRIP:
+        if 0 < size <= _MAX_STRIP_BYTES:
             buffer = ctypes.create_string_buffer(size)
             for strip in range(getattr(library, f"TIFFNumberOf{kind}s")(tiff)):
                 read(tiff, strip, buffer, size)
-                if len(said) >= _MAX_COMPLAINTS:
+                if len(complaints) >= _MAX_COMPLAINTS:
                     break
     finally:
         library.TIFFClose(tiff)
-    return said
+    return complaints
 
 
 def _formatted(text: bytes, values: int) -> str:
@@ -92,16 +94,16 @@ def _formatted(text: bytes, values: int) -> str:
 
 
 @functools.cache
-def _libtiff() -> ctypes.CDLL | None:
-    """The libtiff of this process, which Pillow's module of codecs was linked to."""
-    from PIL import _imaging  # noqa: F401  so that it is loaded
+def load_libtiff() -> ctypes.CDLL | None:
+    """Return the libtiff that Pillow's codecs are linked to; None if it is not accessible."""
+    from PIL import _imaging  # noqa: F401  to load it
 
     try:
-        found = re.search(r"/.*/libtiff[^/\n]*\.so[^/\n]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
-        library = ctypes.CDLL(found[0]) if found else None
-        for name, (returned, taken) in _FUNCTIONS.items() if library else ():
+        path = re.search(r"/.*/libtiff[^/\n]*\.so[^/\n]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)
+        library = ctypes.CDLL(path[0]) if path else None
+        for name, (result, arguments) in _FUNCTIONS.items() if library else ():
             function = getattr(library, name)
-            function.restype, function.argtypes = returned, taken
+            function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError):
         return None
     return library

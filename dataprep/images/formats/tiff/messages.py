@@ -1,4 +1,4 @@
-"""Decodes an opened image and listens to what its codec prints: libtiff reports damage, and gives a picture of it."""
+"""Decode an opened image and read what its codec prints: libtiff reports damage but still returns pixels."""
 
 import re
 import sys
@@ -7,21 +7,22 @@ from types import TracebackType
 
 from PIL import Image
 
-from dataprep.images.formats.tiff.directories import heard_tiff_damage
-from dataprep.images.reasons import of_error
+from dataprep.images.formats.tiff.directories import reported_tiff_damage
+from dataprep.images.reasons import reason_of_error
 from schemas.images.policy import Refusal
 from schemas.process.native_stderr import NativeStderr
 
-# Pillow silences libtiff's warnings. Its errors are printed as "module: text", also those that it decodes beyond.
+# Pillow silences libtiff's warnings. Errors are printed as "module: text", also those after which it goes on decoding.
 _LIBTIFF = re.compile(r"^[\w.]+: .+$")
 _DAMAGE = re.compile(r"^(\w*Decode\w*|JPEGLib|TIFFFill\w+|TIFFRead(?!Directory)\w+|tempfile\.tif): ")
 _ONE_AT_A_TIME = threading.Lock()  # descriptor 2 belongs to all threads of the process
 
 
 class CodecMessages:
-    """While entered, what libtiff prints is heard; for other formats this does nothing. Enter it where an error is the
-    machine's fault, not the image's. With `data`, the bytes of the image, entering it decodes them to hear libtiff's
-    warnings too, and raises Refusal where these tell of damage.
+    """Context manager that captures what libtiff prints; it does nothing for other formats.
+
+    With `data`, the bytes of the image, entering decodes them to read libtiff's warnings too, and raises Refusal if
+    these report damage.
     """
 
     def __init__(self, image_format: str | None, data: bytes = b"") -> None:
@@ -31,7 +32,7 @@ class CodecMessages:
 
     def __enter__(self) -> "CodecMessages":
         if self._stderr:
-            if self._data and (damage := heard_tiff_damage(self._data)):
+            if self._data and (damage := reported_tiff_damage(self._data)):
                 raise Refusal(*damage)
             _ONE_AT_A_TIME.acquire()
             try:
@@ -48,31 +49,29 @@ class CodecMessages:
             self._complaint()
             self._stderr.__exit__(kind, error, trace)
             _ONE_AT_A_TIME.release()
-            if self._others:  # another thread's, which meant them for its terminal
+            if self._others:  # printed by other threads, for the terminal
                 sys.stderr.write("\n".join([*self._others, ""]))
 
     def load(self, image: Image.Image) -> tuple[str, ...]:
-        """Decode the pixels; returns warnings. Raises Refusal in the codec's words where it complained of damage, and
-        whatever Pillow raises.
-        """
+        """Decode the pixels and return warnings. Raises Refusal with the codec's message, and Pillow's errors."""
         if not self._stderr:
             image.load()
             return ()
         try:
             image.load()
         except OSError as error:
-            said = self._complaint()
-            if said is None:
+            message = self._complaint()
+            if message is None:
                 raise
-            reason, _ = of_error(OSError(f"{error} {said}"))
-            raise Refusal(reason, said) from error
-        said = self._complaint()
-        if said and _DAMAGE.match(said):
-            raise Refusal("corrupt", said)
-        return ("tiff_errors_reported",) if said else ()
+            reason, _ = reason_of_error(OSError(f"{error} {message}"))
+            raise Refusal(reason, message) from error
+        message = self._complaint()
+        if message and _DAMAGE.match(message):
+            raise Refusal("corrupt", message)
+        return ("tiff_errors_reported",) if message else ()
 
     def _complaint(self) -> str | None:
-        """The first complaint of damage since the last call, or else the first of any kind."""
+        """Return the first message of damage since the last call, or else the first of any kind."""
         lines = self._stderr.take().splitlines() if self._stderr else []
         own = [line for line in lines if _LIBTIFF.match(line)]
         self._others += [line for line in lines if not _LIBTIFF.match(line)]

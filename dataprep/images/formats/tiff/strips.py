@@ -1,4 +1,4 @@
-"""Checks the strips or tiles of a TIFF's picture: libtiff makes a picture of some that are damaged."""
+"""Check the strips or tiles of a TIFF: libtiff returns pixels for some that are damaged."""
 
 import re
 import zlib
@@ -18,9 +18,7 @@ _DEFLATED_PIECE, _INFLATED_PIECE = 1 << 16, 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A strip or tile: the bytes of the file, how many they must decode to at least, and at most (a last strip may be
-    as high as the others).
-    """
+    """A strip or tile: its bytes, and the least and most bytes that they may decode to. The last strip may be full."""
 
     data: bytes
     least: int
@@ -28,10 +26,11 @@ class _Strip:
 
 
 def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
-    """What is wrong with the first damaged strip or tile of the picture in a directory; None where nothing is seen.
+    """Return a message on the first damaged strip or tile of a directory; None if there is none.
 
-    Deflate streams carry a checksum. LZW and PackBits must decode to the number of bytes that the strip's size asks
-    for. A JPEG must be a whole chain of markers. Fax, ZSTD and LZMA are left to libtiff: see heard_damage, messages.py.
+    Deflate streams have a checksum. LZW and PackBits must decode to the number of bytes that the size of the strip
+    requires. A JPEG must have a complete chain of markers. Fax, ZSTD and LZMA are left to libtiff: see reported_damage
+    and messages.py.
     """
     check = _CHECKS.get(tags.get(_COMPRESSION, (1,))[0])
     if check is None:
@@ -43,7 +42,7 @@ def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
     return None
 
 
-_HEARD = {2, 3, 4, 7}  # fax of three kinds, and JPEG: what is wrong with them libtiff says in warnings alone
+_REPORTED = {2, 3, 4, 7}  # fax of three kinds and JPEG: libtiff reports their damage in warnings only
 _FAX_DAMAGE = re.compile(r"Fax\w*: (Bad code word|Line length mismatch|Premature EO[FL]|Uncompressed data)")
 _JPEG_DAMAGE = re.compile(
     r"JPEGLib: .*(remature end of|[Bb]ad Huffman code|instead of RST|extraneous bytes before marker 0x(c4|da|d\d))"
@@ -51,35 +50,35 @@ _JPEG_DAMAGE = re.compile(
 _AT_END = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 
 
-def heard_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
-    """What libtiff, or libjpeg below it, says of damage in fax and JPEG strips; None where it has no complaint."""
-    if tags.get(_COMPRESSION, (1,))[0] not in _HEARD:
+def reported_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
+    """Return the message of libtiff, or of libjpeg in it, on damage in fax and JPEG strips; None if there is none."""
+    if tags.get(_COMPRESSION, (1,))[0] not in _REPORTED:
         return None
-    ends = [sum(place) for place in zip(*_places(tags), strict=False)]
+    ends = [sum(extent) for extent in zip(*_extents(tags), strict=False)]
     for number, text in strip_complaints(data):
         filled = _AT_END.search(text)
         if filled and number < len(ends) and not any(data[ends[number] - 2 - int(filled[1]) : ends[number] - 2]):
-            continue  # zeros with which a writer has filled up the scan
+            continue  # zeros with which a writer padded the scan
         if _FAX_DAMAGE.match(text) or _JPEG_DAMAGE.match(text):
             return text
     return None
 
 
-def reaches_behind(data: bytes, tags: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if a strip or tile lies partly behind the end of the file."""
-    return any(sum(place) > len(data) for place in zip(*_places(tags), strict=False))
+def exceeds_file(data: bytes, tags: dict[int, tuple[int, ...]]) -> bool:
+    """Return True if a strip or tile ends past the end of the file."""
+    return any(sum(extent) > len(data) for extent in zip(*_extents(tags), strict=False))
 
 
-def _places(tags: dict[int, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Offsets and sizes in bytes of the strips or tiles."""
+def _extents(tags: dict[int, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the offsets and sizes in bytes of the strips or tiles."""
     tiled = _TILE_OFFSETS in tags
     return tags.get(_TILE_OFFSETS if tiled else _OFFSETS, ()), tags.get(_TILE_COUNTS if tiled else _COUNTS, ())
 
 
 def _strips(data: bytes, tags: dict[int, tuple[int, ...]]) -> Iterator[_Strip]:
-    """The strips whose place and size are known; none where subsampled colour makes the size another."""
+    """Yield the strips with known offset and size; the decoded size is open if colours may be subsampled."""
     tiled = _TILE_OFFSETS in tags
-    offsets, counts = _places(tags)
+    offsets, counts = _extents(tags)
     width, height = (tags.get(tag, (0,))[0] for tag in (_WIDTH, _HEIGHT))
     bits, samples = tags.get(_BITS, (1,)), tags.get(_SAMPLES, (1,))[0]
     if len(offsets) != len(counts) or not width or not height:
@@ -101,7 +100,7 @@ def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     inflater = zlib.decompressobj()
     values = 0
     try:
-        for at in range(0, len(strip.data), _DEFLATED_PIECE):  # small ones: what is left of each is copied
+        for at in range(0, len(strip.data), _DEFLATED_PIECE):  # small, since the rest of each is copied
             piece = strip.data[at : at + _DEFLATED_PIECE]
             while piece and not inflater.eof and values <= strip.most:
                 values += len(inflater.decompress(piece, _INFLATED_PIECE))
@@ -109,18 +108,18 @@ def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     except zlib.error as error:
         return f"is damaged ({error})"
     if not strip.least <= values <= strip.most:
-        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, its size asks for {strip.least}"
-    # The checksum stands behind the end: without it nothing tells zeroed bytes from a picture.
+        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, its size requires {strip.least}"
+    # The checksum comes last: without it zeroed bytes look like pixels.
     return None if inflater.eof else "ends before its checksum"
 
 
 def _lzw(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     if strip.data[:1] == b"\0" and strip.data[1:2] and strip.data[1] & 1:
-        return None  # the order of bits of a draft of the format; libtiff reads it
-    found = count_lzw(strip.data, 8, most_significant_first=True)
-    if found is None or not strip.least or strip.least <= found.values <= strip.most:
+        return None  # the bit order of a draft of the format, which libtiff reads
+    count = count_lzw(strip.data, 8, most_significant_first=True)
+    if count is None or not strip.least or strip.least <= count.values <= strip.most:
         return None
-    return f"decodes to {found.values} bytes, its size asks for {strip.least}"
+    return f"decodes to {count.values} bytes, its size requires {strip.least}"
 
 
 def _packbits(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
@@ -132,15 +131,15 @@ def _packbits(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     surplus = len(data) - at
     if not strip.least or (strip.least <= values <= strip.most and -1 <= surplus <= _PADDING):
         return None
-    return f"decodes to {values} bytes with {surplus} left over, its size asks for {strip.least}"
+    return f"decodes to {values} bytes with {surplus} left over, its size requires {strip.least}"
 
 
-_PADDING = 3  # bytes with which writers fill a strip up to a word
+_PADDING = 3  # bytes that writers add up to a word
 
 
 def _jpeg(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     if not strip.data.startswith(b"\xff\xd8"):
-        return "is no JPEG"
+        return "is not a JPEG"
     problem = jpeg_chain(strip.data).problem
     return f"is a damaged JPEG: {problem}" if problem else None
 

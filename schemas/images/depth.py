@@ -1,7 +1,7 @@
-"""Pixels of more than eight bits, and signed, 32-bit and float ones, brought to eight bits.
+"""Convert pixels of more than eight bits, and signed, 32-bit and float pixels, to eight bits.
 
-Of 16-bit colour Pillow keeps the high bytes alone. Where fewer bits are in use (`--depth-bits`), the low ones are read
-by having it decode the file again, in the other byte order.
+Of 16-bit colours Pillow keeps the high bytes only. If fewer bits are in use (`--depth-bits`), the low bytes are read by
+decoding the file a second time in the other byte order.
 """
 
 import io
@@ -25,18 +25,25 @@ _SWAPPED = {";16L": ";16B", ";16B": ";16L"}
 _LAYOUTS = ("RGB", "RGBX", "RGBA")
 
 
-def to_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
-    """The picture in mode L, or LA where one value is transparent; None for one whose pixels are no deep grey. Raises
-    Refusal where no value is known to be white and `policy.depth_range` does not say it.
+def is_deep(image: ImageFile.ImageFile) -> bool:
+    """Return True for a PNG or TIFF of more than eight bits per channel. `image` is opened and not loaded."""
+    if image.format == "PNG":
+        return any(";16" in str(tile.args) for tile in image.tile)
+    return max(_tag(image, _BITS) or (0,)) > 8
 
-    Values of known depth are shifted as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
-    a TIFF whose white is zero up to eight bits; above, it is inverted here.
+
+def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
+    """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
+
+    Values of known depth are shifted, as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
+    a TIFF whose white is zero up to eight bits; deeper ones are inverted here. Raises Refusal for an unknown value
+    range if `policy.depth_range` does not give it.
     """
-    values = _values(image, source)
+    values = _stored_values(image, source)
     if values is None:
         return None
     if values.dtype == np.int8 and policy.depth_range is None:
-        notes.warnings.append("signed_8_bit")  # more often a wrong label than values below zero: taken as they are
+        notes.warnings.append("signed_8_bit")  # usually a wrong tag: the values are taken as unsigned
         return None
     grey = _eight_bits(image, values, policy, notes)
     if values.dtype != np.int8 and _tag(image, _PHOTOMETRIC) == (_WHITE_IS_ZERO,):
@@ -48,13 +55,13 @@ def to_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Im
 
 
 def note_low_range(notes: Notes, largest: int) -> None:
-    """Warn of a picture whose largest 16-bit value is below a quarter of the range: it comes out nearly black."""
+    """Add a warning if the `largest` 16-bit value is below a quarter of the range: the image becomes nearly black."""
     if 0 < largest < 1 << 14:
         notes.warnings.append("low_range_16_bit")
 
 
-def _values(image: Image.Image, source: str) -> NDArray[Any] | None:
-    """The stored values, in a dtype that holds them as they are meant; uint16 where it is known what white is."""
+def _stored_values(image: Image.Image, source: str) -> NDArray[Any] | None:
+    """Return deep grey values in the dtype they are meant in, uint16 if their range is known; None for other pixels."""
     mode = image.mode
     if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
         return np.asarray(image).clip(0, 0xFFFF).astype(np.uint16)
@@ -77,13 +84,13 @@ def _eight_bits(image: Image.Image, values: NDArray[Any], policy: Policy, notes:
         kind = f"{image.mode} ({values.dtype})"
         raise Refusal(
             "unsupported_depth",
-            f"unsupported pixel mode {kind}: its value range is unknown; give it with --depth-range",
+            f"unsupported pixel mode {kind}: its value range is unknown; set --depth-range of 'dataprep shard'",
         )
     return _shifted(values, 12 if _tag(image, _BITS) == (12,) else policy.depth_bits, notes)
 
 
 def _tag(image: Image.Image, number: int) -> tuple[int, ...] | None:
-    """The values of a TIFF tag; None for another format."""
+    """Return the values of a TIFF tag; None if it is absent or the format is another."""
     tags = getattr(image, "tag_v2", None)
     value = tags.get(number) if tags is not None else None
     return value if isinstance(value, tuple) else None if value is None else (value,)
@@ -99,15 +106,16 @@ def _shifted(values: NDArray[Any], bits: int, notes: Notes) -> NDArray[np.uint8]
 
 
 def _mapped(values: NDArray[Any], limits: tuple[float, float]) -> NDArray[np.uint8]:
-    """Linear from low..high to 0..255, clipped and rounded; what is no number becomes 0."""
+    """Map low..high to 0..255 linearly, clipped and rounded; NaN becomes 0."""
     low, high = limits
     share = (values.astype(np.float64) - low) / (high - low)
     return (np.nan_to_num(share, nan=0.0).clip(0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def widen_planes(image: ImageFile.ImageFile) -> None:
-    """Have an opened TIFF whose 16-bit colours lie uncompressed in separate planes read as such: Pillow asks for 8-bit
-    planes, and would show noise. Raises Refusal for planes that it has no reader for.
+    """Correct how Pillow will read 16-bit colours stored in separate planes of an opened TIFF.
+
+    It asks for 8-bit planes and returns noise if they are uncompressed. Raises Refusal for planes that it cannot read.
     """
     if _tag(image, _PLANES) != (_SEPARATE,) or max(_tag(image, _BITS) or (0,)) != 16:
         return
@@ -121,31 +129,31 @@ def widen_planes(image: ImageFile.ImageFile) -> None:
     image.tile = tiles
 
 
-def low_byte_twin(image: ImageFile.ImageFile) -> Image.Image:
-    """The same picture, not loaded yet, which will load the low bytes of its 16-bit values. `image` is opened from
-    memory and not loaded either. Raises Refusal for a layout of which that is not known.
+def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
+    """Open the same file again, so that loading it gives the low bytes of its 16-bit values.
+
+    `image` was opened from memory and is not loaded yet. Raises Refusal for a pixel layout that does not allow it.
     """
     assert isinstance(image.fp, io.BytesIO)
-    twin = Image.open(io.BytesIO(image.fp.getvalue()), formats=(str(image.format),))
-    tiles = []
-    if _tag(twin, _PLANES) == (
-        _SEPARATE,
-    ):  # libtiff's planes are unpacked in the machine's order, whatever is asked for
+    opened = Image.open(io.BytesIO(image.fp.getvalue()), formats=(str(image.format),))
+    if _tag(opened, _PLANES) == (_SEPARATE,):  # libtiff unpacks planes in the byte order of the machine, always
         raise Refusal("unsupported_depth", "--depth-bits cannot be applied to colours stored in separate planes")
-    for tile in twin.tile:
+    tiles = []
+    for tile in opened.tile:
         rawmode, *others = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
         layout, order = rawmode[:-4], rawmode[-4:].replace(";16N", _NATIVE)
         if layout not in _LAYOUTS or order not in _SWAPPED:
             raise Refusal("unsupported_depth", f"--depth-bits cannot be applied to pixels stored as {rawmode}")
         swapped = layout + _SWAPPED[order]
         tiles.append(tile._replace(args=(swapped, *others) if others else swapped))
-    twin.tile = tiles
-    return twin
+    opened.tile = tiles
+    return opened
 
 
-def in_use(high: Image.Image, low: Image.Image, bits: int, notes: Notes) -> Image.Image:
-    """The colours of two loaded pictures, high and low bytes, shifted so that `bits` bits become eight. Alpha is taken
-    as it is: it uses all bits.
+def combine_bytes(high: Image.Image, low: Image.Image, bits: int, notes: Notes) -> Image.Image:
+    """Combine two loaded images, high and low bytes of the same colours, and shift `bits` bits down to eight.
+
+    Alpha keeps its high byte, since it uses all bits.
     """
     values = np.asarray(high).astype(np.uint16) << 8 | np.asarray(low)
     colours = values[:, :, :3]

@@ -1,9 +1,9 @@
-"""What stands where an image should be: pointers of version control, error pages of servers, lists and other text."""
+"""Recognise text in the place of an image: pointers of version control, error pages of servers, lists."""
 
 import re
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# What the text begins with, in lower case, and what it is.
+# Beginning of the text in lower case, and its name.
 _BEGINNINGS = (
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer: run git lfs pull"),
     (b"version https://hawser.github.com/spec/", "a Git LFS pointer: run git lfs pull"),
@@ -29,7 +29,7 @@ _HTML = re.compile(rb"^(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body)\b", r
 
 
 def describe_text(head: bytes) -> tuple[str, str] | None:
-    """(reason, what it is) of a file that begins with text or zeros; None for other data."""
+    """Return the reason code and a name for a file that begins with text or zeros; None for other data."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if b"<svg" in text[:1000]:
         return "unsupported_format", "SVG; render it to PNG first"
@@ -52,9 +52,9 @@ def describe_text(head: bytes) -> tuple[str, str] | None:
 
 
 def _describe_xml(head: bytes) -> str:
-    """What storage servers answer in place of an object is an XML document, which downloads keep."""
-    found = _ERROR.search(head)
-    if not found:
+    # Storage servers send an XML document instead of an object, and download tools save it.
+    error = _ERROR.search(head)
+    if not error:
         return "an XML document"
-    code = f" ({found[1].decode()})" if found[1] else ""
+    code = f" ({error[1].decode()})" if error[1] else ""
     return f"an error message of a storage server{code}; download the file again"
