@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dataprep.cli.options import BudgetType, PathType, Size, WorkersType, check_finite, class_names, load_config
+from dataprep.cli.options import BudgetType, Size, WorkersType, check_finite, class_names, load_config
 from dataprep.cli.program import Program
 from dataprep.disk import disk_errors, uninterrupted
+from schemas.command_line import PathType
 from schemas.counting import many
 from schemas.process.streams import print_result
 

@@ -1,19 +1,14 @@
 """Click parameter types and the --config option."""
 
-import difflib
-import json
 import math
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from schemas.config_lists import CONFIG_FILE
-from schemas.errors import PASSING_ERRORS
-from schemas.process.working_directory import directory_problem
-from schemas.storage.text_file import Unusable, read_text, read_toml
+from schemas.command_line import use_config_file
+from schemas.storage.text_file import Unusable, read_text
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]  # generic since click 8.5
@@ -31,31 +26,6 @@ _UNITS = {
     "gi": 1 << 30,
     "ti": 1 << 40,
 }
-
-
-class PathType(click.Path):
-    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert and check as click.Path does."""
-        problem = directory_problem(os.fspath(value))
-        if problem:
-            self.fail(problem, param, ctx)
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            if not _is_away(value):
-                raise
-            return self.coerce_path_result(value)  # the command says what the disk does, and to try again later
-
-
-def _is_away(path: str | os.PathLike[str]) -> bool:
-    """Return True for a path that cannot be looked up now, as on a share that is away; click calls it absent."""
-    try:
-        os.stat(path)
-    except OSError as error:
-        return error.errno in PASSING_ERRORS
-    return False
 
 
 class Size(_ParamType):
@@ -105,40 +75,10 @@ class BudgetType(_ParamType):
 
 
 def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
-    """Take defaults from a TOML file: default < file < flag. An unknown key is an error that names the near one."""
-    if path is None:
-        return
-    known = {
-        option.name: option
-        for option in ctx.command.params
-        if option.expose_value and not isinstance(option, click.Argument)
-    }
-    defaults: dict[str, Any] = {}
-    try:
-        values = read_toml(path)
-    except Unusable as error:
-        raise click.UsageError(str(error)) from None
-    for key, value in values.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            near = difflib.get_close_matches(name, [str(option) for option in known], 1)
-            hint = f"; did you mean '{near[0].replace('_', '-')}'?" if near else ""
-            raise click.UsageError(f"{path}: unknown key '{key}'{hint}")
-        _check_value(known[name], ctx, path, key, value)
-        defaults[name] = value
-    ctx.default_map = {**(ctx.default_map or {}), **defaults}
-    ctx.meta[CONFIG_FILE] = str(path)
-
-
-def _check_value(option: click.Parameter, ctx: click.Context, path: Path, key: str, value: Any) -> None:
-    """Have click convert the value here, where it is known that it stands in a file."""
-    if option.multiple and not isinstance(value, list):
-        raise click.UsageError(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
-    try:
-        option.type_cast_value(ctx, value)
-    except (click.BadParameter, TypeError) as error:
-        said = error.message if isinstance(error, click.BadParameter) else f"{value!r} is not a valid value"
-        raise click.UsageError(f"{path}: '{key}': {said}") from None
+    """Callback of --config: take defaults from a TOML file."""
+    if path is not None:
+        options = (option for option in ctx.command.params if not isinstance(option, click.Argument))
+        use_config_file(ctx, path, [str(option.name) for option in options if option.expose_value])
 
 
 def check_finite(values: dict[str, Any]) -> None:

@@ -7,10 +7,9 @@ from typing import Any, NoReturn
 import click
 
 from dataprep.build.interrupts import Interrupted, raise_on_signals
-from dataprep.cli.labels import HELP_SHOWN, label, usage_error
 from dataprep.disk import explained
 from dataprep.errors import DataprepError, DataRefused, TryLater
-from schemas.config_lists import replaced_lists
+from schemas.command_line import HELP_SHOWN, label, replaced_lists, usage_error
 from schemas.errors import ContractError
 from schemas.names import printable
 from schemas.process.locale import use_utf8

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from dataprep.build.receipt import Receipt
-from dataprep.cli.labels import label
 from dataprep.formatting import duration
 from dataprep.plan.store import Plan, PlannedShard
+from schemas.command_line import label
 from schemas.counting import are, many
 from schemas.names import printable
 

@@ -12,13 +12,14 @@ from dataprep.images.thumbnails import choose_sheet
 from dataprep.items import encode_name
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
-from dataprep.report.page import need, render, shorten
+from dataprep.report.page import need, render
 from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
 from dataprep.report.refused import Equal, Refused, list_equal, list_refused
 from dataprep.report.survey import Survey, Tell, look
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT
+from schemas.page import shorten
 
 # What a page of 10 MB is spent on. Base64 makes four bytes of three.
 PAGE_BYTES = 9_300_000
@@ -77,7 +78,6 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
     pictures = make_pictures(folder, dataset, survey, refused, origin.source, room, tell)
     missing = _missing(dataset, survey, refused, origin, room, pictures)
     page = render(
-        "report.html",
         CONTENTS,
         name=shorten(folder.absolute().name or "dataset"),
         dataset=dataset,

@@ -9,10 +9,10 @@ from typing import Any
 
 from dataprep.images.thumbnails import File, Sheet, Thumbnail, Thumbnailer
 from dataprep.items import encode_name, key_to_path
-from dataprep.report.page import shorten
 from dataprep.report.refused import Equal, Refused
 from dataprep.report.survey import Survey, Tell, read_places
 from schemas.dataset import Dataset
+from schemas.page import shorten
 
 REFUSED_S = 30.0  # for all refused files together
 

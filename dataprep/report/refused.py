@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataprep.report.page import shorten
 from schemas.dataset import Dataset
 from schemas.layout import DUPLICATES, REJECTS
+from schemas.page import shorten
 
 LIST_BYTES = 1_800_000  # compressed
 TRIED = 4  # files that are tried for each picture that is wanted: many refused files do not decode

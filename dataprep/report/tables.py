@@ -5,11 +5,11 @@ from typing import Any
 
 from dataprep.report.figures import BEYOND
 from dataprep.report.origin import Origin
-from dataprep.report.page import shorten
 from dataprep.report.pictures import Pictures, Room
 from dataprep.report.refused import Refused
 from dataprep.report.survey import ASPECT_STEPS, Sizes
 from schemas.dataset import Dataset
+from schemas.page import shorten
 
 MAX_CLASSES = 2000
 MAX_SHARDS = 1000

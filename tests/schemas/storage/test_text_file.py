@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.storage.text_file import Unusable, read_text, read_toml
+from schemas.config_file import read_toml
+from schemas.storage.text_file import Unusable, read_text
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
