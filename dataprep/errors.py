@@ -2,7 +2,7 @@
 
 DataprepError   1   the job cannot be done as asked
 WrongUsage      2   a path of the command line does not exist
-DataRefused     3   the data is not good enough; a rerun will not help
+DataRejected     3   the data is not good enough; a rerun will not help
 TryLater       75   waiting helps: another job holds the lock, the disk is full
 """
 
@@ -23,7 +23,7 @@ class SourceEmpty(DataprepError):
     """SOURCE holds nothing to read: a mistake, unless it is a mount that is away."""
 
 
-class DataRefused(DataprepError):
+class DataRejected(DataprepError):
     """The data was refused; nothing is sealed."""
 
     exit_code = 3

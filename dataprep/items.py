@@ -2,12 +2,14 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from schemas.names import escape_surrogates, path_to_key, printable
 
-NotCopied = dict[str, str]  # key -> why
+NotCopied = dict[str, str]  # key -> problem
+StepProgress = Callable[[str, int, int], None]  # called with a step, its units done, and their total
 
 __all__ = ["escape_surrogates", "path_to_key", "printable"]
 _ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")

@@ -99,7 +99,7 @@ def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, ex
     """Turn the images below `source` into a sealed dataset in `out`; run again after a kill, it goes on.
 
     A sealed set that is to be replaced stays as it is until the new one is complete. Raises DataprepError for a
-    mistake, DataRefused when too many files were refused, TryLater when another job holds `out`, its disk is full,
+    mistake, DataRejected when too many files were refused, TryLater when another job holds `out`, its disk is full,
     or SOURCE is away. Whatever is raised, no dataset.json is left that says more than is there.
     """
     job = _Job(source.absolute(), options, existing, progress, time.monotonic())

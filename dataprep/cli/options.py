@@ -1,4 +1,4 @@
-"""Click parameter types and the --config option."""
+"""Option types of `dataprep`, and the callbacks that read its option files."""
 
 import math
 import re
@@ -29,49 +29,49 @@ _UNITS = {
 
 
 class Size(_ParamType):
-    """A size in bytes: 512MiB, 2GB, 1000."""
+    """A size in bytes, as in 512MiB, 2GB or 1000."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
-        if not found or found[2] not in _UNITS or float(found[1]) <= 0:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
+        if not match or match[2] not in _UNITS or float(match[1]) <= 0:
             self.fail(f"'{value}' is not a size; write it as 512MiB, 2GB or a number of bytes", param, ctx)
-        return max(1, int(float(found[1]) * _UNITS[found[2]]))
+        return max(1, int(float(match[1]) * _UNITS[match[2]]))
 
 
 class WorkersType(_ParamType):
-    """A number of processes, or auto, which is None."""
+    """A number of processes, or auto (None)."""
 
     name = "number|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number."""
+        """Return the number, None for auto."""
         if value == "auto":
             return None
         if not re.fullmatch(r"[1-9]\d*", str(value)):
-            self.fail(f"'{value}' is neither a number of processes nor auto", param, ctx)
+            self.fail(f"'{value}' is not a number of processes or auto", param, ctx)
         return int(value)
 
 
 class BudgetType(_ParamType):
-    """A number of files, or a share of them: 20, 1%, 0.5%."""
+    """A number or percentage of files, as in 20, 1% or 0.5%."""
 
     name = "number|percent"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The budget; imported late, so that --help stays quick."""
+        """Return the budget."""
         from dataprep.options import Budget
 
         if isinstance(value, Budget):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(value).strip())
-        if not found or (not found[2] and "." in found[1]) or (found[2] and float(found[1]) > 100):
-            self.fail(f"'{value}' is neither a number of files nor a percentage such as 1%", param, ctx)
-        return Budget(float(found[1]) / 100, True) if found[2] else Budget(float(found[1]), False)
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(value).strip())
+        if not match or (not match[2] and "." in match[1]) or (match[2] and float(match[1]) > 100):
+            self.fail(f"'{value}' is not a number of files or a percentage such as 1%", param, ctx)
+        return Budget(float(match[1]) / 100, True) if match[2] else Budget(float(match[1]), False)
 
 
 def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
@@ -82,19 +82,20 @@ def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) 
 
 
 def check_finite(values: dict[str, Any]) -> None:
-    """Raise UsageError for a number that is nan or infinite: it passes every range."""
+    """Raise UsageError for NaN and infinity, which click's ranges accept."""
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise click.UsageError(f"--{name.replace('_', '-')} {value} is not a finite number")
 
 
 def class_names(path: Path) -> tuple[str, ...]:
-    """The names in a --classes file, in label order; raises UsageError for a file that names none, or one twice."""
+    """Return the class names of a file, in label order. Raise UsageError for no name or a repeated one."""
     try:
         names = [line for line in read_text(path).splitlines() if line.strip()]
     except Unusable as error:
         raise click.UsageError(f"--classes: {error}") from None
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice:
-        raise click.UsageError(f"{path}: " + (f"class '{twice[0]}' stands twice" if twice else "no class name in it"))
+        problem = f"class '{twice[0]}' is listed twice" if twice else "no class is listed"
+        raise click.UsageError(f"{path}: {problem}")
     return tuple(names)

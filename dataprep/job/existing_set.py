@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dataprep.build.absence import Presence
 from dataprep.build.workdir import Workdir
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.errors import DataprepError, DataRejected, TryLater
 from dataprep.items import portable_path, size_and_time, source_path
 from dataprep.job.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.plan.store import Plan
@@ -76,7 +76,7 @@ def replaced_set(out: Path) -> Dataset:
 
 
 def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
-    """Raise DataRefused when `plan` seems to be of another SOURCE than the set `old` in `out`: most often a mistyped
+    """Raise DataRejected when `plan` seems to be of another SOURCE than the set `old` in `out`: most often a mistyped
     path. It has none of the classes of the set, or less than a tenth of its rows.
     """
     before = {name for label, name in enumerate(old.classes) if any(s.class_rows[label] for s in old.splits.values())}
@@ -85,7 +85,7 @@ def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
     if not before or (before & now and plan.item_count >= old.written * LEAST_SHARE):
         return
     why = f"fewer than {LEAST_SHARE:.0%} of these rows" if before & now else "none of these classes"
-    raise DataRefused(
+    raise DataRejected(
         f"OUT {out} was sealed with {_counted(old.written, 'row', before)}; SOURCE {plan.source} holds "
         f"{_counted(plan.item_count, 'image', now)}: {why}. Check SOURCE. If it is meant, move the old set away and "
         f"run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"

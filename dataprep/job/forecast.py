@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from dataprep.build.read_ahead import Wanted, read_ahead
-from dataprep.errors import DataRefused
+from dataprep.errors import DataRejected
 from dataprep.images.decoding import decode
 from dataprep.images.reasons import reason_of_head
 from dataprep.items import source_path
@@ -166,7 +166,7 @@ def stopped_by(plan: Plan, options: ShardOptions, known: Known, sample: Sample) 
     scanned = len(plan.rejects())
     candidates = plan.item_count + scanned
     certain = known.reasons.total()
-    code = f"the job would end with exit code {DataRefused.exit_code}, nothing sealed"
+    code = f"the job would end with exit code {DataRejected.exit_code}, nothing sealed"
     if not options.max_rejects.allows(certain, candidates):
         return f"that is more than --max-rejects {options.max_rejects} allows of {candidates:,}: {code}"
     for label, name in enumerate(plan.classes):

@@ -17,7 +17,7 @@ def scan(
 ) -> Iterator[Found]:
     """Everything below `source`, told to `progress` now and then.
 
-    Raises DataRefused at the end when folders could not be listed; TryLater at once where waiting may help, and when
+    Raises DataRejected at the end when folders could not be listed; TryLater at once where waiting may help, and when
     SOURCE goes away meanwhile.
     """
     closed: list[ClosedFolder] = []

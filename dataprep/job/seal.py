@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from dataprep.build.receipt import Moments, Receipt
 from dataprep.build.row_digests import built_digests
 from dataprep.build.workdir import Workdir
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import NotCopied, Reject, key_to_path
 from dataprep.job import duplicates
 from dataprep.job.duplicates import Duplicate
@@ -23,7 +23,7 @@ _OTHER_KIND = ("unsupported_format", "not_an_image")
 
 
 def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> tuple[Dataset, NotCopied]:
-    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not.
+    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRejected when they do not.
 
     Returns the sealed set, and the refused files that could not be copied to --quarantine.
     """
@@ -45,7 +45,7 @@ def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate
     if problem:
         listed = work.save_rejects(rejects)
         work.log(REFUSED, problem=problem)
-        raise DataRefused(
+        raise DataRejected(
             f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
             f"{_shown(not_copied)}"
         )

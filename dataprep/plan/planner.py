@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
@@ -124,7 +124,7 @@ class _Intake:
             elif isinstance(entry, Notice):
                 self.notices.append(entry.text)
             else:  # pipeline.scan ends with these
-                raise DataRefused(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
+                raise DataRejected(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
 
 def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.disk import OWN_ERRORS
-from dataprep.errors import DataRefused, TryLater, WrongUsage
+from dataprep.errors import DataRejected, TryLater, WrongUsage
 from dataprep.items import ClosedFolder
 from dataprep.sources.ignore import pattern_of
 from schemas.counting import many
@@ -35,7 +35,7 @@ def check_passing(source: Path, folder: ClosedFolder) -> ClosedFolder:
 
 
 def refuse_closed(source: Path, closed: Sequence[ClosedFolder]) -> None:
-    """Raise when there are folders that cannot be listed: DataRefused, or WrongUsage when SOURCE is not there."""
+    """Raise when there are folders that cannot be listed: DataRejected, or WrongUsage when SOURCE is not there."""
     if not closed:
         return
     if not closed[0].key:
@@ -43,11 +43,11 @@ def refuse_closed(source: Path, closed: Sequence[ClosedFolder]) -> None:
             raise WrongUsage(
                 f"invalid value for 'SOURCE': Directory {str(source)!r} does not exist. See 'dataprep shard --help'"
             )
-        raise DataRefused(f"cannot list SOURCE {source}: {closed[0].detail}")
+        raise DataRejected(f"cannot list SOURCE {source}: {closed[0].detail}")
     first = sorted(closed, key=lambda folder: folder.key)[:_NAMED]
     named = ", ".join(f"'{folder.key}' ({folder.detail})" for folder in first)
     more = f" and {len(closed) - _NAMED} more" if len(closed) > _NAMED else ""
-    raise DataRefused(
+    raise DataRejected(
         f"{many(len(closed), 'folder')} of SOURCE {source} cannot be listed, so the images in them are not known: "
         f"{named}{more}. Let this "
         f"user read them (chmod -R u+rX), or leave them out: {_ignore(first)}{' ...' if more else ''}"

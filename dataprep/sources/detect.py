@@ -31,7 +31,7 @@ def detect_layout(root: Path, options: WalkOptions, asked: str = "auto") -> str:
     """The layout of `root` as asked; for `auto`, `splits` when all folders are named after splits and one is for
     training.
 
-    Raises DataprepError when there is no folder to read, or when the folders can be read in two ways; DataRefused or
+    Raises DataprepError when there is no folder to read, or when the folders can be read in two ways; DataRejected or
     TryLater when SOURCE cannot be listed.
     """
     tree = Tree(root, options)

@@ -14,7 +14,7 @@ import pytest
 from dataprep import pipeline
 from dataprep.build import scheduler, worker
 from dataprep.build.workdir import Workdir
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.errors import DataprepError, DataRejected, TryLater
 from dataprep.mindrecord.reader import ShardReader
 from dataprep.options import Budget
 from dataprep.tools.verify import verify
@@ -215,7 +215,7 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
-    with pytest.raises(DataRefused, match=r"1 of 41 files was refused \(1 empty\), more than --max-rejects 1% allows"):
+    with pytest.raises(DataRejected, match=r"1 of 41 files was refused \(1 empty\), more than --max-rejects 1% allows"):
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
@@ -234,16 +234,16 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
 def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files: Files, tmp_path: Path) -> None:
     contents = {f"a/{number}.jpg": picture(number) for number in range(9)} | {"a/bad.jpg": b"text"}
     source = files(contents)
-    with pytest.raises(DataRefused) as refused:
+    with pytest.raises(DataRejected) as refused:
         shard(source, tmp_path / "out")
     assert "--ignore" not in str(refused.value)
     (source / "a" / "bad.jpg").rename(source / "a" / "x.svg")
-    with pytest.raises(DataRefused, match=r"--ignore '\*\.svg' --restart leaves out 1"):
+    with pytest.raises(DataRejected, match=r"--ignore '\*\.svg' --restart leaves out 1"):
         shard(source, tmp_path / "again")
 
 
 def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(DataRefused, match="none of the 1 file could be written"):
+    with pytest.raises(DataRejected, match="none of the 1 file could be written"):
         shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
 
 

@@ -182,7 +182,7 @@ def test_names_from_disk_cannot_move_the_cursor(raw: Path, tmp_path: Path) -> No
     (raw / "cat" / "\x1b[2J.jpg").write_bytes(b"")
     result = shard(raw, tmp_path / "out", "-v", "--max-rejects", 1)
     assert "\x1b" not in result.stderr
-    assert "refused cat/\\x1b[2J.jpg: empty" in result.stderr
+    assert "rejected cat/\\x1b[2J.jpg: empty" in result.stderr
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

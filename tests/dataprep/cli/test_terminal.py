@@ -43,7 +43,7 @@ def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> 
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.under_way(80)
-    assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 img/s, 0 refused, about 1 min 00 s left"
+    assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 images/s, 0 rejected, about 1 min 00 s left"
 
 
 def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
@@ -56,7 +56,7 @@ def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
     for done in range(10, 120, 10):  # then one a second
         clock.now += 10
         progress.under_way(done)
-    assert "90 of 200 images, 1 img/s, 0 refused, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
+    assert "90 of 200 images, 1 images/s, 0 rejected, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
 
 
 def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
@@ -65,7 +65,7 @@ def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) ->
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.built(receipt(), SHARDS[0])
-    assert "built 100 of 200 images, 2 img/s, 1 refused" in stream.getvalue()
+    assert "built 100 of 200 images, 2 images/s, 1 rejected" in stream.getvalue()
     assert progress.stopped() == "stopped; 1 of 2 shards are built; the same command goes on"
 
 

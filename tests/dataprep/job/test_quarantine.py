@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dataprep.cli.text import as_lines
-from dataprep.errors import DataRefused, TryLater
+from dataprep.errors import DataRejected, TryLater
 from dataprep.job import quarantine
 from dataprep.options import Budget
 from tests.dataprep.conftest import shard
@@ -115,7 +115,7 @@ def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(
 
 def test_a_refused_job_says_what_was_not_copied_too(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
-    with pytest.raises(DataRefused, match=r"1 of them could not be copied to --quarantine, the first 'cat/4\.jpg'"):
+    with pytest.raises(DataRejected, match=r"1 of them could not be copied to --quarantine, the first 'cat/4\.jpg'"):
         shard(bad, tmp_path / "out", max_rejects=Budget(1, False), quarantine=tmp_path / "aside")
 
 
