@@ -71,8 +71,8 @@ def explained(error: Exception, default: object) -> DataprepError | None:
     Signals (EINTR, see `uninterrupted`), memory shortage and closed pipes are not disk errors.
     """
     if isinstance(error, sqlite3.Error):
-        found = disk_error(error)
-        return None if found is None else explained(found, default)
+        os_error = disk_error(error)
+        return None if os_error is None else explained(os_error, default)
     if not isinstance(error, OSError) or error.errno in (None, errno.EINTR, errno.EPIPE) or is_shortage(error):
         return None
     where = error.filename if error.filename is not None else default

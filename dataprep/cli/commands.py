@@ -274,7 +274,7 @@ def verify(out: Path, quick: bool, decode: bool, as_json: bool, quiet: bool) -> 
     from dataprep.tools.verify import verify as verify_set
 
     with closing(TerminalSteps(quiet)) as steps:
-        verdict = _settled(out, lambda: verify_set(out, full=not quick, decode=decode, tell=steps.tell))
+        verdict = _settled(out, lambda: verify_set(out, full=not quick, decode=decode, progress=steps.show))
     _echo(verdict, as_json)
     if verdict.problems:
         sys.exit(1)
@@ -299,9 +299,9 @@ def repair(out: Path, salvage: Path | None, as_json: bool, quiet: bool) -> None:
 
     with closing(TerminalSteps(quiet)) as steps:
         if salvage:
-            salvaged = _settled(out, lambda: salvage_set(out, salvage, steps.tell))
+            salvaged = _settled(out, lambda: salvage_set(out, salvage, steps.show))
         else:
-            repaired = _settled(out, lambda: repair_set(out, steps.tell))
+            repaired = _settled(out, lambda: repair_set(out, steps.show))
     if salvage:
         _echo(salvaged, as_json)
         return
@@ -327,5 +327,5 @@ def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
     from dataprep.report.contents import report as write_report
 
     with closing(TerminalSteps(quiet)) as steps:
-        reported = _settled(out, lambda: write_report(out, page, steps.tell))
+        reported = _settled(out, lambda: write_report(out, page, steps.show))
     _echo(reported, as_json)

@@ -158,13 +158,13 @@ class TerminalSteps:
         self._quiet = quiet
         self._last_line = time.monotonic()
 
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units of the step `what` are done."""
+    def show(self, step: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of `step` are done."""
         now = time.monotonic()
         if self._quiet or now - self._last_line < (STEP_EVERY_S if self._live else PLAIN_EVERY_S):
             return
         self._last_line = now
-        line = f"{what}: {done:,} of {total:,}"
+        line = f"{step}: {done:,} of {total:,}"
         self._stream.write(f"\r{line}\x1b[K" if self._live else f"{line}\n")
         self._stream.flush()
 

@@ -45,7 +45,7 @@ class Existing:
             return None
         if self.restart and not self.overwrite:
             raise DataprepError(
-                f"OUT {out} is sealed; --restart is for unfinished jobs, --overwrite replaces a sealed dataset"
+                f"OUT {out} is sealed; --restart is for unfinished jobs, use --overwrite to replace it"
             )
         if self.retry_rejects and not load_dataset(out).rejected:
             return None
@@ -73,7 +73,7 @@ def replaced_set(out: Path) -> Dataset:
         return load_dataset(out)
     except ContractError as error:
         raise DataprepError(
-            f"{error}. --overwrite removes only files listed in a valid {DATASET}: remove {out} yourself"
+            f"{error}. --overwrite removes only files of a valid {DATASET}: remove {out} yourself"
         ) from None
 
 
@@ -82,7 +82,8 @@ def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
 
     Such a SOURCE is most often a mistyped path.
     """
-    old_classes = {name for label, name in enumerate(old.classes) if any(s.class_rows[label] for s in old.splits.values())}
+    old_rows = [sum(counts) for counts in zip(*(split.class_rows for split in old.splits.values()), strict=True)]
+    old_classes = {name for name, count in zip(old.classes, old_rows, strict=True) if count}
     rows = [sum(counts) for counts in zip(*plan.class_rows().values(), strict=True)]
     new_classes = {name for label, name in enumerate(plan.classes) if rows[label]}
     if not old_classes or (old_classes & new_classes and plan.item_count >= old.written * LEAST_FRACTION):
@@ -90,8 +91,8 @@ def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
     why = f"fewer than {LEAST_FRACTION:.0%} of these rows" if old_classes & new_classes else "none of these classes"
     raise DataRejected(
         f"OUT {out} was sealed with {_counted(old.written, 'row', old_classes)}; SOURCE {plan.source} has "
-        f"{_counted(plan.item_count, 'image', new_classes)}: {why}. Check SOURCE. If it is correct, move the old dataset away and "
-        f"run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"
+        f"{_counted(plan.item_count, 'image', new_classes)}: {why}. Check SOURCE. If it is correct, move the old dataset "
+        f"away and run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"
     )
 
 
@@ -117,7 +118,8 @@ def unfinished(out: Path) -> str | None:
         unfinished_folder = out / WORK / folder
         if (unfinished_folder / WORK / PLAN).is_file():
             return (
-                f"{unfinished_folder} has an unfinished {flag}: run the same command to resume it, or remove that folder"
+                f"{unfinished_folder} has an unfinished {flag}: run the same command to resume it, or remove that "
+                "folder"
             )
     return None
 

@@ -73,7 +73,7 @@ def check_inputs(
     plan: Plan, source: str, fixed: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path,
     presence: Presence,
 ) -> None:  # fmt: skip
-    """Raise DataprepError that names the first changed file if `source` differs from the plan; TryLater if it is absent.
+    """Raise DataprepError for the first file that differs from the plan; TryLater if `source` is absent.
 
     The path may differ: only files, sizes and times are compared. `rescan` reads the folders again. `fixed` are files
     that the user has changed on purpose, see --retry-rejects.
@@ -98,8 +98,8 @@ def check_inputs(
         )
 
 
-def _items(found: Iterator[Found]) -> Iterator[Item]:
-    return (entry for entry in found if isinstance(entry, Item))
+def _items(entries: Iterator[Found]) -> Iterator[Item]:
+    return (entry for entry in entries if isinstance(entry, Item))
 
 
 def _changed(saved: dict[str, Any], options: ShardOptions) -> list[_Change]:
@@ -151,7 +151,7 @@ def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], N
     problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
     if problems:
         raise DataprepError(
-            f"OUT {out} is sealed but damaged: {problems[0]}; check it with 'dataprep verify', replace it with --overwrite"
+            f"OUT {out} is sealed but damaged: {problems[0]}; run 'dataprep verify', or replace it with --overwrite"
         )
     return dataset
 

@@ -99,10 +99,10 @@ def _move(path: Path, target: Path) -> None:
 
 def _files(folder: Path) -> list[str]:
     """Return the files of a dataset built in `folder`, relative to it."""
-    found = (path.relative_to(folder) for path in files_below(folder))
+    paths = (path.relative_to(folder) for path in files_below(folder))
     return sorted(
         path.as_posix()
-        for path in found
+        for path in paths
         if not (path.parts[0] == WORK and path.parts[1].startswith((*_PASSING, NEXT, RETRY, RESTART)))
     )
 

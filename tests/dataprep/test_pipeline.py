@@ -82,9 +82,9 @@ def test_a_complete_job_run_again_says_so(raw: Path, sealed: Path) -> None:
 
 
 def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Path) -> None:
-    with pytest.raises(DataprepError, match=r"was begun with --seed 0, this command says 1"):
+    with pytest.raises(DataprepError, match=r"was started with --seed 0, this command has 1"):
         shard(raw, sealed, num_shards=3, seed=1)
-    with pytest.raises(DataprepError, match=r"was begun with --num-shards 3, this command says unset"):
+    with pytest.raises(DataprepError, match=r"was started with --num-shards 3, this command has unset"):
         shard(raw, sealed)
 
 
@@ -148,7 +148,7 @@ def test_other_files_by_another_path_are_refused_in_one_sentence(raw: Path, seal
         (sealed / "dataset.json").unlink()
     with pytest.raises(DataprepError) as refused:
         shard(other, sealed, num_shards=3)
-    assert f"was begun with SOURCE {raw}, and {other} does not hold the same: 'cat/01.png' has changed" in str(
+    assert f"was started with SOURCE {raw}, and {other} differs: 'cat/01.png' has changed" in str(
         refused.value
     )
 
@@ -215,15 +215,15 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
-    with pytest.raises(DataRejected, match=r"1 of 41 files was refused \(1 empty\), more than --max-rejects 1% allows"):
+    with pytest.raises(DataRejected, match=r"1 of 41 files was rejected \(1 empty\), more than --max-rejects 1% allows"):
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
     with pytest.raises(ContractError) as unsealed:
         load_dataset(out)
     assert str(unsealed.value) == (
-        f"{out} is not sealed: its job was refused: 1 of 41 files was refused (1 empty), more than --max-rejects 1% "
-        f"allows (the same command with a larger --max-rejects seals what was built). The refused files are listed in "
+        f"{out} is not sealed: its job was refused: 1 of 41 files was rejected (1 empty), more than --max-rejects 1% "
+        f"allows (the same command with a larger --max-rejects seals what was built). The rejected files are listed in "
         f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
     )
     summary = shard(raw, out, max_rejects=Budget(1, False))
@@ -238,7 +238,7 @@ def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files:
         shard(source, tmp_path / "out")
     assert "--ignore" not in str(refused.value)
     (source / "a" / "bad.jpg").rename(source / "a" / "x.svg")
-    with pytest.raises(DataRejected, match=r"--ignore '\*\.svg' --restart leaves out 1"):
+    with pytest.raises(DataRejected, match=r"--ignore '\*\.svg' --restart ignores 1"):
         shard(source, tmp_path / "again")
 
 
@@ -267,14 +267,14 @@ def test_two_jobs_on_one_target_are_told_apart(raw: Path, tmp_path: Path) -> Non
 def test_a_target_with_other_shards_in_it_is_refused(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.mindrecord0").write_bytes(b"x")
-    with pytest.raises(DataprepError, match=r"holds train\.mindrecord0, which no job in it has written"):
+    with pytest.raises(DataprepError, match=r"has the file train\.mindrecord0, but no job"):
         shard(raw, tmp_path / "out")
 
 
 def test_a_target_inside_the_source_is_refused(raw: Path) -> None:
-    with pytest.raises(DataprepError, match="lies in SOURCE"):
+    with pytest.raises(DataprepError, match="is in SOURCE"):
         shard(raw, raw / "out")
-    with pytest.raises(DataprepError, match=r"--quarantine .* lies in SOURCE"):
+    with pytest.raises(DataprepError, match=r"--quarantine .* is in SOURCE"):
         shard(raw, raw.parent / "out", quarantine=raw / "aside")
 
 
@@ -390,7 +390,7 @@ def test_a_signal_ends_the_job_with_its_code_and_says_how_to_go_on(
         job.send_signal(number)
         said = job.stderr.read()
     assert job.returncode == code
-    assert re.search(r"stopped; \d+ of 1\d shards are built; the same command goes on", said)
+    assert re.search(r"stopped; \d+ of 1\d shards are built; run the same command to resume", said)
     assert "Traceback" not in said
     shard(raw, out, num_shards=8)
 

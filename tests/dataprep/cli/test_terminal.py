@@ -66,7 +66,7 @@ def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) ->
     clock.now += 40
     progress.built(receipt(), SHARDS[0])
     assert "built 100 of 200 images, 2 images/s, 1 rejected" in stream.getvalue()
-    assert progress.stopped() == "stopped; 1 of 2 shards are built; the same command goes on"
+    assert progress.stopped() == "stopped; 1 of 2 shards are built; run the same command to resume"
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 classes"), (1, "1 class"), (2000, "2,000 classes")])

@@ -106,7 +106,7 @@ def test_an_overwrite_that_fails_leaves_the_sealed_set(
 ) -> None:
     before = digests(sealed)
     done = run("shard", raw, sealed, *FIXED, *NEW, *spoil(raw))
-    assert (done.exit_code, f"(OUT {sealed} is still the old set, sealed)" in done.stderr) == (code, True), done.stderr
+    assert (done.exit_code, f"(OUT {sealed} is still the old sealed dataset)" in done.stderr) == (code, True), done.stderr
     assert digests(sealed) == before
     assert verify(sealed).problems == []
 
@@ -122,7 +122,7 @@ def test_an_overwrite_of_a_source_that_is_missing_or_empty_leaves_the_sealed_set
     raw.rename(tmp_path / "away")
     if make:
         raw.mkdir()
-    with pytest.raises(TryLater, match=r"is away: .* is still the old set, sealed"):
+    with pytest.raises(TryLater, match=r"is away: .* is still the old sealed dataset"):
         pipeline.shard(raw, sealed, QUICK, Silent(), Existing(overwrite=True))
     assert digests(sealed) == before
     assert not (sealed / ".work" / "next").exists()
@@ -206,7 +206,7 @@ def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishe
 
     monkeypatch.setattr(swap, "rename_into", fail)
     failed = run("shard", raw, sealed, *FIXED, *NEW)
-    assert (failed.exit_code, "is changing over to the new set" in failed.stderr) == (75, True), failed.stderr
+    assert (failed.exit_code, "is being replaced by the new dataset" in failed.stderr) == (75, True), failed.stderr
     for command in (["inspect", sealed], ["report", sealed], ["verify", sealed], ["shard", raw, sealed, *FIXED]):
         assert run(*command).exit_code == 75
     with pytest.raises(ContractError, match="is changing over"):
@@ -429,7 +429,7 @@ def test_an_overwrite_that_shares_a_class_and_a_tenth_of_the_rows_goes_on(
 
 def test_an_overwrite_that_ignores_every_file_is_refused_and_not_tried_again(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
-    for pattern, why in (("*", "--ignore leaves out 2 folders"), ("*.*", "no image was found")):
+    for pattern, why in (("*", "--ignore matches 2 folders"), ("*.*", "no image was found")):
         done = run("shard", raw, sealed, *FIXED, *NEW, "--ignore", pattern)
         assert (done.exit_code, why in done.stderr) == (1, True), done.stderr
     assert digests(sealed) == before
@@ -439,4 +439,4 @@ def test_an_overwrite_that_ignores_every_file_is_refused_and_not_tried_again(raw
 def test_a_source_that_can_be_read_in_two_ways_now_is_no_source_that_is_away(raw: Path, sealed: Path) -> None:
     (raw / "train").mkdir()
     done = run("shard", raw, sealed, *FIXED, *NEW)
-    assert (done.exit_code, "can be read in two ways" in done.stderr) == (1, True), done.stderr
+    assert (done.exit_code, "is ambiguous" in done.stderr) == (1, True), done.stderr

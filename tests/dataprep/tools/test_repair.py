@@ -38,7 +38,7 @@ def test_a_lost_index_is_made_anew_from_the_data(sealed: Path, damage: str) -> N
     else:
         shutil.copy(sealed / "train.mindrecord0.db", index)
     repaired = repair(sealed)
-    assert repaired.done == ["train.mindrecord1.db was made anew from the data"]
+    assert repaired.done == ["train.mindrecord1.db was rebuilt from the data"]
     assert (repaired.problems, digests(sealed)) == ([], before)
     assert not (sealed / ".work" / "repair").exists()
 

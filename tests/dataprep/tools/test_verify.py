@@ -69,12 +69,12 @@ def test_shards_that_changed_names_are_found(sealed: Path) -> None:
 
 def test_a_left_over_shard_is_found(sealed: Path) -> None:
     (sealed / "train.mindrecord7").write_bytes(b"x")
-    assert problems(sealed) == "train.mindrecord7 is not part of the sealed set; MindDataset may take it for one"
+    assert problems(sealed) == "train.mindrecord7 is not part of the dataset; MindDataset may read it as a shard"
 
 
 def test_a_changed_list_of_rejects_is_found(sealed: Path) -> None:
     (sealed / "rejects.jsonl").write_text('{"key": "a", "reason": "empty", "detail": ""}\n')
-    assert problems(sealed) == "rejects.jsonl does not list what the manifest counts as rejected"
+    assert problems(sealed) == "rejects.jsonl differs from the counts in dataset.json"
 
 
 def test_an_edited_manifest_is_refused(sealed: Path) -> None:
