@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from schemas.command_line import use_config_file
 from schemas.storage.text_file import Unusable, read_text
 
 if TYPE_CHECKING:
+    from dataprep.options import Budget
+
     _ParamType = click.ParamType[Any]  # generic since click 8.5
 else:
     _ParamType = click.ParamType
@@ -33,7 +36,7 @@ class Size(_ParamType):
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the size in bytes."""
         if isinstance(value, int):
             return value
@@ -48,13 +51,13 @@ class WorkersType(_ParamType):
 
     name = "number|auto"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         """Return the number, None for auto."""
         if value == "auto":
             return None
         if not re.fullmatch(r"[1-9]\d*", str(value)):
             self.fail(f"'{value}' is not a number of processes or auto", param, ctx)
-        return int(value)
+        return int(str(value))
 
 
 class BudgetType(_ParamType):
@@ -62,7 +65,7 @@ class BudgetType(_ParamType):
 
     name = "number|percent"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "Budget":
         """Return the budget."""
         from dataprep.options import Budget
 
@@ -81,7 +84,7 @@ def load_config(ctx: click.Context, _param: click.Parameter, path: Path | None) 
         use_config_file(ctx, path, [str(option.name) for option in options if option.expose_value])
 
 
-def check_finite(values: dict[str, Any]) -> None:
+def check_finite(values: Mapping[str, object]) -> None:
     """Raise UsageError for NaN and infinity, which click's ranges accept."""
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -28,7 +28,7 @@ def as_object(result: Any) -> dict[str, Any]:
 
 
 @singledispatch
-def as_lines(result: Any) -> list[str]:
+def as_lines(result: object) -> list[str]:
     """Return a result dataclass as lines of text."""
     raise TypeError(f"no lines for {type(result).__name__}")
 

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.receipt import Excluded, noted_rows
 
@@ -33,7 +32,7 @@ class Duplicate:
         """True if the image has more than one class."""
         return len(set(self.classes)) > 1
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the group as an object of duplicates.jsonl."""
         return {**asdict(self), "leak": self.is_leak, "conflict": self.is_conflict}
 

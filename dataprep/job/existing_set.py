@@ -91,8 +91,8 @@ def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
     why = f"fewer than {LEAST_FRACTION:.0%} of these rows" if old_classes & new_classes else "none of these classes"
     raise DataRejected(
         f"OUT {out} was sealed with {_counted(old.written, 'row', old_classes)}; SOURCE {plan.source} has "
-        f"{_counted(plan.item_count, 'image', new_classes)}: {why}. Check SOURCE. If it is correct, move the old dataset "
-        f"away and run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"
+        f"{_counted(plan.item_count, 'image', new_classes)}: {why}. Check SOURCE. If it is correct, move the old "
+        f"dataset away and run the same command again: mv {shlex.quote(str(out))} {shlex.quote(f'{out}.old')}"
     )
 
 

@@ -115,7 +115,7 @@ def _shard_bytes(sizes: Iterator[int], count: int, page: int) -> int:
 
 
 def _packed(rows: Iterator[int], page: int) -> tuple[int, int]:
-    """The number of pages that these rows fill, and the bytes used of the last one."""
+    """Return the number of pages that these rows fill, and the bytes used in the last one."""
     pages, used = 1, 0
     for size in rows:
         if used + size > page:

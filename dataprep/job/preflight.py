@@ -102,7 +102,7 @@ def _items(entries: Iterator[Found]) -> Iterator[Item]:
     return (entry for entry in entries if isinstance(entry, Item))
 
 
-def _changed(saved: dict[str, Any], options: ShardOptions) -> list[_Change]:
+def _changed(saved: dict[str, object], options: ShardOptions) -> list[_Change]:
     asked = options.deciding()
     return [
         ("--" + name.replace("_", "-"), saved.get(name), value)

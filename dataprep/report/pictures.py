@@ -61,7 +61,8 @@ def make_pictures(
         image = dataset.schema.column("image")
         rows = zip(survey.keyed, read_locations(folder, survey.keyed.values()), strict=True)
         wanted = ((key, row[image]) for key, (_, row) in rows if row)
-        pictures.duplicates = {key: made for key, made in maker.make(wanted, limits.duplicates) if made}
+        thumbnails = maker.make(wanted, limits.duplicates)
+        pictures.duplicates = {key: thumbnail for key, thumbnail in thumbnails if thumbnail}
         if source:
             _rejected_files(pictures, maker, rejected, source, limits.rejected, progress)
     return pictures
@@ -80,9 +81,9 @@ def _class_sheets(
     labels = (label for label, _ in survey.sheets)
     rows = zip(labels, read_locations(folder, (location for _, location in survey.sheets)), strict=True)
     wanted = (((label, f"{shorten(str(row[key]))}, {location.split}"), row[image]) for label, (location, row) in rows if row)
-    for done, ((label, caption), made) in enumerate(maker.make(wanted, sheet)):
-        if made:
-            pictures.sheets[label].append((made, caption))
+    for done, ((label, caption), thumbnail) in enumerate(maker.make(wanted, sheet)):
+        if thumbnail:
+            pictures.sheets[label].append((thumbnail, caption))
         if done % 20 == 0:
             progress("pictures", done, len(survey.sheets))
 
@@ -99,11 +100,11 @@ def _rejected_files(
             pictures.timed_out = True
             return
         files = ((reject, File(_path(source, reject["key"]), reject["size"])) for reject in batch)
-        for reject, made in maker.make(files, sheet):
+        for reject, thumbnail in maker.make(files, sheet):
             done += 1
-            if made:
+            if thumbnail:
                 caption = f"{shorten(reject['key'])}: {shorten(reject['detail'])}"
-                pictures.rejected[reject["reason"]].append((made, caption))
+                pictures.rejected[reject["reason"]].append((thumbnail, caption))
         progress("rejected files", done, total)
 
 
@@ -120,9 +121,9 @@ def _next_batch(left: dict[str, list[Any]], pictures: Pictures, sheet: Sheet) ->
     """Remove from `left` and return a few files of each reason that needs more pictures."""
     batch: list[Any] = []
     for reason, rejects in left.items():
-        lacking = min(4, sheet.pictures - len(pictures.rejected[reason]))
-        batch += rejects[:lacking]
-        del rejects[:lacking]
+        wanted = min(4, sheet.pictures - len(pictures.rejected[reason]))
+        batch += rejects[:wanted]
+        del rejects[:wanted]
     return batch
 
 

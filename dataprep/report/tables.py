@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from dataprep.report.figures import BEYOND
 from dataprep.report.origin import Origin
@@ -18,7 +17,7 @@ FREQUENT_SIZES = 8
 EXTENSIONS = 20
 
 
-def totals(dataset: Dataset, origin: Origin) -> dict[str, Any]:
+def totals(dataset: Dataset, origin: Origin) -> dict[str, object]:
     """Return the totals of the dataset."""
     fields = (f"{field.name} ({field.type}{', indexed' if field.index else ''})" for field in dataset.schema.fields)
     software = origin.software
@@ -31,7 +30,7 @@ def totals(dataset: Dataset, origin: Origin) -> dict[str, Any]:
     }
 
 
-def shards(dataset: Dataset) -> list[list[Any]]:
+def shards(dataset: Dataset) -> list[list[object]]:
     """Return name, split, rows, bytes and digest of the first MAX_SHARDS shards."""
     rows = [
         [shard.name, name, shard.rows, shard.bytes, shard.index_bytes, {"text": shard.sha256, "mono": True}]
@@ -62,7 +61,7 @@ def _rows_of_classes(dataset: Dataset) -> list[int]:
     return [sum(rows) for rows in zip(*(split.class_rows for split in dataset.splits.values()), strict=True)]
 
 
-def classes(dataset: Dataset, rejected: Rejected) -> dict[str, Any]:
+def classes(dataset: Dataset, rejected: Rejected) -> dict[str, object]:
     """Return the table of classes: rows per split, and a bar relative to the largest class."""
     class_rows = _rows_of_classes(dataset)
     largest_rows = max([1, *class_rows])
@@ -101,7 +100,7 @@ def _lacking(rows: Sequence[int], totals: Sequence[int]) -> int:
     return sum(total > 0 and not count for count, total in zip(rows, totals, strict=True))
 
 
-def sizes(measured: Sizes) -> dict[str, Any]:
+def sizes(measured: Sizes) -> dict[str, object]:
     """Return quantiles of the short side, the number of extreme ratios, and the most frequent sizes."""
     sides = sorted(measured.short_sides)
     frequent = [
@@ -135,7 +134,7 @@ def extensions(measured: Sizes) -> dict[str, int]:
     return {name or "none": count for name, count in frequent.items()} | ({"others": others} if others else {})
 
 
-def sheets(dataset: Dataset, pictures: Pictures, limits: Limits) -> dict[str, Any]:
+def sheets(dataset: Dataset, pictures: Pictures, limits: Limits) -> dict[str, object]:
     """Return the contact sheets for the script: class names, rows, and pictures (JPEG, width, height, caption)."""
     class_rows = _rows_of_classes(dataset)
     return {
@@ -145,7 +144,7 @@ def sheets(dataset: Dataset, pictures: Pictures, limits: Limits) -> dict[str, An
             [
                 shorten(dataset.classes[label]),
                 class_rows[label],
-                [[thumbnail.base64, thumbnail.width, thumbnail.height, caption] for thumbnail, caption in pictures.sheets[label]],
+                [[image.base64, image.width, image.height, caption] for image, caption in pictures.sheets[label]],
             ]
             for label in sorted(limits.labels)
         ],

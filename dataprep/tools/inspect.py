@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.workdir import write_output
 from dataprep.errors import DataprepError
@@ -101,7 +100,7 @@ class Record:
 
     shard: str
     row: int
-    values: dict[str, Any]
+    values: dict[str, object]
     blobs: dict[str, bytes]
     class_name: str | None = None
 
@@ -162,7 +161,7 @@ def _find(opened: RecordSet, key: str) -> Record | None:
     return None
 
 
-def _record(opened: RecordSet, shard: str, number: int, row: dict[str, Any]) -> Record:
+def _record(opened: RecordSet, shard: str, number: int, row: dict[str, object]) -> Record:
     blobs = {name: value for name, value in row.items() if isinstance(value, bytes)}
     values = {name: value for name, value in row.items() if name not in blobs}
     classes = opened.dataset.classes if opened.dataset else ()

@@ -173,7 +173,7 @@ def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[st
     return rejects, duplicates, unknown
 
 
-def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, Any]], int]:
+def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, str | int]], int]:
     """Return as many rejects per reason as dataset.json counts, and the number of those without a name."""
     left = Counter(dataset.rejected)
     known = []

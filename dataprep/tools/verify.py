@@ -32,7 +32,7 @@ VERIFIED = "rows verified"
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """A StepProgress that shows nothing."""
+    """Show nothing; a StepProgress."""
 
 
 @dataclass(frozen=True)
