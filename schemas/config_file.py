@@ -14,19 +14,6 @@ def read_options(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
     Raises Unusable if the file cannot be read, is not TOML or has a key that is not `known` (with underscores).
     """
-    names = {name.replace("_", "-") for name in known}
-    values = read_toml(path)
-    for key in values:
-        name = key.replace("_", "-")
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(names))}"
-            raise Unusable(f"{path}: unknown key '{key}'; {hint}")
-    return values
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file. Raises Unusable if it cannot be read or is not TOML."""
     toml = _toml_reader()
     try:
         values: dict[str, Any] = toml.loads(read_text(path))
@@ -34,6 +21,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise Unusable(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
         raise Unusable(f"{path} is not valid TOML: its values are nested too deeply") from None
+    names = {name.replace("_", "-") for name in known}
+    for key in values:
+        name = key.replace("_", "-")
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(names))}"
+            raise Unusable(f"{path}: unknown key '{key}'; {hint}")
     return values
 
 

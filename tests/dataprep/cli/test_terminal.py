@@ -1,4 +1,4 @@
-"""What is said of a job while it runs, on a stream that is no terminal."""
+"""Progress and results of a job, on a stream that is not a terminal."""
 
 import io
 from collections import Counter
@@ -10,7 +10,9 @@ import pytest
 from dataprep.build.receipt import Moments, Receipt
 from dataprep.cli import terminal
 from dataprep.cli.terminal import TerminalProgress
+from dataprep.cli.text import as_lines
 from dataprep.mindrecord.format import Geometry
+from dataprep.pipeline import Summary
 from dataprep.plan.store import PlannedShard
 from schemas.dataset import Shard
 
@@ -59,7 +61,27 @@ def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
     assert "90 of 200 images, 1 images/s, 0 rejected, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
 
 
-def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
+def test_no_time_is_left_when_all_images_are_done(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
+    clock.now += 40
+    progress.under_way(200)
+    assert stream.getvalue().splitlines()[-1] == "built 200 of 200 images, 5 images/s, 0 rejected"
+
+
+@pytest.mark.parametrize(("check", "bottleneck"), [(100.0, "decode check 100% of the job"), (1.0, "decode 40%")])
+def test_the_time_line_fits_100_columns_and_marks_the_bottleneck(check: float, bottleneck: str) -> None:
+    stages = {"decode": 40.0, "encode": 30.0, "write": 20.0, "read": 10.0, "all": 100.0, "prove": check}
+    counts: dict[str, Any] = {"found": 9, "written": 9, "classes": 2, "shards": 1, "built": 1, "seconds": 100.0}
+    empty: dict[str, Any] = dict.fromkeys(("rejected", "ignored", "changed", "warnings", "duplicates", "splits"), {})
+    summary = Summary(out="out", digest="", **counts, **empty, stages=stages)
+    (line,) = (line for line in as_lines(summary) if line.startswith("  time "))
+    assert len(line) <= 100
+    assert f"{bottleneck} (bottleneck)" in line
+
+
+def test_rejected_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
