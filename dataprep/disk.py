@@ -95,15 +95,12 @@ def _explained(error: OSError, where: str) -> DataprepError:
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return TryLater(
-            f"too many open files at {where} (`ulimit -n` is {limit}); raise the limit or use fewer --workers; "
-            f"{AGAIN}"
+            f"too many open files at {where} (`ulimit -n` is {limit}); raise the limit or use fewer --workers; {AGAIN}"
         )
     if error.errno == errno.ENFILE:
         return TryLater(f"too many open files on this machine, at {where}; run the same command later to resume")
     if error.errno in PASSING_ERRORS:
         return TryLater(f"the disk fails at {where}: {error.strerror}; once it works again, {AGAIN}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return DataprepError(
-            f"{where} is missing ({error.strerror}): another program moved or removed it; {AGAIN}"
-        )
+        return DataprepError(f"{where} is missing ({error.strerror}): another program moved or removed it; {AGAIN}")
     return DataprepError(f"cannot continue at {where}: {error.strerror}; fix this, then {AGAIN}")

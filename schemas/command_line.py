@@ -13,7 +13,15 @@ from schemas.errors import PASSING_ERRORS
 from schemas.process.working_directory import directory_problem
 from schemas.storage.text_file import Unusable
 
-_CLICK_STARTS = ("Invalid value", "Missing ", "No such ", "Got unexpected ", "Option '", "Could not open ", "Argument '")
+_CLICK_STARTS = (
+    "Invalid value",
+    "Missing ",
+    "No such ",
+    "Got unexpected ",
+    "Option '",
+    "Could not open ",
+    "Argument '",
+)
 _CONFIG_FILE = "config_file"  # in the context's meta: the path of the --config file
 # Since click 8.2, raised after a group without a command has shown its help.
 HELP_SHOWN: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
@@ -63,7 +71,7 @@ def _is_away(path: str | os.PathLike[str]) -> bool:
 def use_config_file(context: click.Context, path: Path, known: Iterable[str]) -> None:
     """Make the values of a TOML file the defaults of a command: default < file < flag.
 
-    `known` names the options (with underscores) that the file may hold. Those of other commands are not checked further.
+    `known` names the options (with underscores) that the file may have. Those of other commands are not checked.
     Raises click.UsageError for a file that cannot be read, an unknown key and a value that its option does not accept.
     """
     try:

@@ -44,9 +44,7 @@ class Existing:
         if not (out / DATASET).is_file():
             return None
         if self.restart and not self.overwrite:
-            raise DataprepError(
-                f"OUT {out} is sealed; --restart is for unfinished jobs, use --overwrite to replace it"
-            )
+            raise DataprepError(f"OUT {out} is sealed; --restart is for unfinished jobs, use --overwrite to replace it")
         if self.retry_rejects and not load_dataset(out).rejected:
             return None
         return NEXT if self.overwrite else RETRY if self.retry_rejects else None

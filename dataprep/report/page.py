@@ -1,6 +1,6 @@
 """Renders the dataset page from its template."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dataprep.errors import DataprepError
 from dataprep.formatting import duration, size
@@ -20,7 +20,7 @@ def need(*packages: str) -> None:
 def render(contents: Iterable[tuple[str, str]], **values: object) -> str:
     """Return the page; `contents` is a link (id, title) to each section, `values` the variables of the template."""
     need("jinja2")
-    filters = {
+    filters: dict[str, Callable[..., object]] = {
         "name": printable,
         "short": shorten,
         "size": size,

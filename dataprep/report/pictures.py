@@ -80,7 +80,9 @@ def _class_sheets(
     image, key = dataset.schema.column("image"), dataset.schema.column("key")
     labels = (label for label, _ in survey.sheets)
     rows = zip(labels, read_locations(folder, (location for _, location in survey.sheets)), strict=True)
-    wanted = (((label, f"{shorten(str(row[key]))}, {location.split}"), row[image]) for label, (location, row) in rows if row)
+    wanted = (
+        ((label, f"{shorten(str(row[key]))}, {location.split}"), row[image]) for label, (location, row) in rows if row
+    )
     for done, ((label, caption), thumbnail) in enumerate(maker.make(wanted, sheet)):
         if thumbnail:
             pictures.sheets[label].append((thumbnail, caption))

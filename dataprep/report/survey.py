@@ -27,6 +27,7 @@ MAX_KNOWN_EXTENSIONS = 1000
 ASPECT_STEPS = 12
 BYTES_STEPS = 3
 
+
 class Location(NamedTuple):
     """The location of a row."""
 

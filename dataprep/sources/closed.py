@@ -23,9 +23,7 @@ def check_temporary(source: Path, folder: ClosedFolder) -> ClosedFolder:
     if folder.errno in OWN_ERRORS:
         raise OSError(folder.errno, folder.detail, f"{source}/{folder.key}")
     if folder.errno in _GONE and folder.key:
-        raise TryLater(
-            f"{_name(source, folder)} was moved or removed during the scan; run the same command again"
-        )
+        raise TryLater(f"{_name(source, folder)} was moved or removed during the scan; run the same command again")
     if folder.errno in PASSING_ERRORS:
         raise TryLater(
             f"{_name(source, folder)} cannot be listed now: {folder.detail}; once the disk or share works again, run "

@@ -93,9 +93,7 @@ class DamagedSet:
                 key = str(row[self._key])
             yield CheckedRow(number, key, row if undamaged else None, verified)
 
-    def _matches(
-        self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None
-    ) -> bool | None:
+    def _matches(self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None) -> bool | None:
         """Return whether a row is unchanged since it was sealed; None without a digest or note."""
         if digest is not None:
             return stored_digest(stored) == digest

@@ -89,9 +89,7 @@ def _rebuild_index(path: Path, shard: Shard) -> None:
         writer.add(reader.index_rows())
         writer.close()
     if file_sha256(rebuilt) != shard.index_sha256:
-        raise DataprepError(
-            f"{rebuilt} differs from the sealed index: this release of SQLite writes different files"
-        )
+        raise DataprepError(f"{rebuilt} differs from the sealed index: this release of SQLite writes different files")
     os.replace(rebuilt, path.with_name(rebuilt.name))
     scratch.rmdir()
 

@@ -148,9 +148,7 @@ def test_other_files_by_another_path_are_refused_in_one_sentence(raw: Path, seal
         (sealed / "dataset.json").unlink()
     with pytest.raises(DataprepError) as refused:
         shard(other, sealed, num_shards=3)
-    assert f"was started with SOURCE {raw}, and {other} differs: 'cat/01.png' has changed" in str(
-        refused.value
-    )
+    assert f"was started with SOURCE {raw}, and {other} differs: 'cat/01.png' has changed" in str(refused.value)
 
 
 def test_only_missing_shards_are_built_again(raw: Path, sealed: Path) -> None:
@@ -215,7 +213,9 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
-    with pytest.raises(DataRejected, match=r"1 of 41 files was rejected \(1 empty\), more than --max-rejects 1% allows"):
+    with pytest.raises(
+        DataRejected, match=r"1 of 41 files was rejected \(1 empty\), more than --max-rejects 1% allows"
+    ):
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"

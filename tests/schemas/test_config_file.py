@@ -35,7 +35,9 @@ def test_keys_have_dashes_or_underscores_and_the_file_may_have_a_byte_order_mark
     assert values == {"num_shards": 2, "shard-size": 9}
 
 
-@pytest.mark.parametrize(("key", "hint"), [("num_shard", "did you mean 'num-shards'?"), ("x", "known: num-shards, val")])
+@pytest.mark.parametrize(
+    ("key", "hint"), [("num_shard", "did you mean 'num-shards'?"), ("x", "known: num-shards, val")]
+)
 def test_an_unknown_key_is_an_error_with_a_hint(tmp_path: Path, key: str, hint: str) -> None:
     (tmp_path / "job.toml").write_text(f"{key} = 2\n")
     with pytest.raises(Unusable) as error:

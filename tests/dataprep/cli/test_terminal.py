@@ -74,7 +74,8 @@ def test_no_time_is_left_when_all_images_are_done(clock: Clock) -> None:
 def test_the_time_line_fits_100_columns_and_marks_the_bottleneck(check: float, bottleneck: str) -> None:
     stages = {"decode": 40.0, "encode": 30.0, "write": 20.0, "read": 10.0, "all": 100.0, "prove": check}
     counts: dict[str, Any] = {"found": 9, "written": 9, "classes": 2, "shards": 1, "built": 1, "seconds": 100.0}
-    empty: dict[str, Any] = dict.fromkeys(("rejected", "ignored", "changed", "warnings", "duplicates", "splits"), {})
+    names = ("rejected", "ignored", "changed", "warnings", "duplicates", "splits")
+    empty: dict[str, Any] = {name: {} for name in names}
     summary = Summary(out="out", digest="", **counts, **empty, stages=stages)
     (line,) = (line for line in as_lines(summary) if line.startswith("  time "))
     assert len(line) <= 100

@@ -106,7 +106,9 @@ def test_an_overwrite_that_fails_leaves_the_sealed_set(
 ) -> None:
     before = digests(sealed)
     done = run("shard", raw, sealed, *FIXED, *NEW, *spoil(raw))
-    assert (done.exit_code, f"(OUT {sealed} is still the old sealed dataset)" in done.stderr) == (code, True), done.stderr
+    assert (done.exit_code, f"(OUT {sealed} is still the old sealed dataset)" in done.stderr) == (code, True), (
+        done.stderr
+    )
     assert digests(sealed) == before
     assert verify(sealed).problems == []
 

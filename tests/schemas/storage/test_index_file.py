@@ -36,8 +36,9 @@ def test_plain_tables_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_looks_like_the_tables_is_refused(tmp_path: Path, statements: dict[str, str]) -> None:
-    with pytest.raises(ContractError, match="is not the index of a shard"), open_index(
-        write(tmp_path / "a.db", **statements)
+    with (
+        pytest.raises(ContractError, match="is not the index of a shard"),
+        open_index(write(tmp_path / "a.db", **statements)),
     ):
         pass
 
