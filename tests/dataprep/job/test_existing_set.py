@@ -298,7 +298,11 @@ def test_a_retry_that_is_refused_leaves_the_sealed_set(flawed: tuple[Path, Path]
     before = digests(out)
     (source / "a" / "new.jpg").write_bytes(picture(50))
     done = run("shard", source, out, *FIXED, *RETRY)
-    assert (done.exit_code, "'a/new.jpg' is new" in done.stderr, "still the old set" in done.stderr) == (1, True, True)
+    assert (done.exit_code, "'a/new.jpg' is new" in done.stderr, "still the old sealed dataset" in done.stderr) == (
+        1,
+        True,
+        True,
+    )
     assert digests(out) == before
     assert {path.name for path in (out / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 

@@ -53,9 +53,9 @@ def test_a_file_that_stalls_is_named_and_the_job_is_sealed(
     fail_reading(monkeypatch, b"<html>2", wake.wait)
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside", deadline=0.5)
     wake.set()
-    assert done.not_copied == {"cat/2.jpg": "it did not answer within 0.5 s"} == logged(tmp_path / "out")
+    assert done.not_copied == {"cat/2.jpg": "no response within 0.5 s"} == logged(tmp_path / "out")
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}
-    assert any("1 file, the first 'cat/2.jpg': it did not answer" in line for line in as_lines(done))
+    assert any("1 file, the first 'cat/2.jpg': no response" in line for line in as_lines(done))
 
 
 def test_after_some_stalls_the_others_are_not_tried(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_job_is_sealed(
     original = quarantine.read_piece
     fail_reading(monkeypatch, b"<html>2", lambda: original(Broken()))  # type: ignore[arg-type]
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
-    assert done.not_copied == {"cat/2.jpg": "it cannot be read: Input/output error"}
+    assert done.not_copied == {"cat/2.jpg": "cannot be read: Input/output error"}
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}
 
 
@@ -97,7 +97,7 @@ def test_a_name_that_is_too_long_there_is_named_and_the_job_is_sealed(bad: Path,
 def test_a_fifo_in_place_of_a_refused_file_is_named(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
-    assert done.not_copied == {"cat/4.jpg": "it is not a regular file"}
+    assert done.not_copied == {"cat/4.jpg": "not a regular file"}
 
 
 def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(

@@ -107,7 +107,7 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
         (["part A/a/1.jpg", "part B/a/1.jpg"], "'part A', 'part B' are the classes: --layout classes"),
         (["trainA/1.jpg", "trainB/1.jpg", "testA/1.jpg", "testB/1.jpg"], "--ignore /testB/ --ignore /trainB/. If"),
         (["train/a/1.jpg", "val/a/1.jpg", "valid/a/1.jpg"], "--layout splits --ignore /valid/. If all 3"),
-        (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' holds 'train', 'val'"),
+        (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' contains 'train', 'val'"),
     ],
 )
 def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names: list[str], says: str) -> None:

@@ -98,7 +98,7 @@ def test_verify_says_which_rows_are_hit(sealed: Path) -> None:
     data[data.index(b"IDAT") + 8] ^= 0xFF
     path.write_bytes(data)
     (problem,) = verify(sealed).problems
-    assert problem.startswith("train.mindrecord0 is not what was sealed (its sha256 differs); damaged: row ")
+    assert problem.startswith("train.mindrecord0 is damaged (its sha256 differs); damaged: row ")
     assert ".png')" in problem
 
 

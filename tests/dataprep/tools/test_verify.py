@@ -104,8 +104,8 @@ def test_data_files_of_equal_size_that_were_swapped_are_found_by_the_quick_look_
     first.rename(out / "aside")
     second.rename(first)
     (out / "aside").rename(second)
-    assert "train.mindrecord0 holds the data of train.mindrecord1" in problems(out, full=False)
-    with pytest.raises(ContractError, match=r"train\.mindrecord0 holds the data of train\.mindrecord1"):
+    assert "train.mindrecord0 contains the data of train.mindrecord1" in problems(out, full=False)
+    with pytest.raises(ContractError, match=r"train\.mindrecord0 contains the data of train\.mindrecord1"):
         inspect(out, "train")
 
 
