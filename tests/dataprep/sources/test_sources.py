@@ -324,7 +324,7 @@ def test_names_that_are_not_utf8_have_keys(files: Files) -> None:
 def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None:
     names = ["train/images/a/1.jpg", "train/images/b/2.jpg", "val/images/a/3.jpg"]
     root = files(dict.fromkeys(names, b"x"))
-    with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', holds 'a', 'b'"):
+    with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', contains 'a', 'b'"):
         detect_layout(root, WalkOptions())
     assert detect_layout(root, WalkOptions(), "splits") == "splits"
 
