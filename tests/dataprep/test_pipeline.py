@@ -205,7 +205,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
 
 def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
     with pytest.raises(
-        DataprepError, match=r"with --seed 0, --num-shards 3, this .* says --seed 1, --num-shards unset"
+        DataprepError, match=r"with --seed 0, --num-shards 3, this .* has --seed 1, --num-shards unset"
     ):
         shard(raw, sealed, seed=1)
 
@@ -223,7 +223,7 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
         load_dataset(out)
     assert str(unsealed.value) == (
         f"{out} is not sealed: its job was refused: 1 of 41 files was rejected (1 empty), more than --max-rejects 1% "
-        f"allows (the same command with a larger --max-rejects seals what was built). The rejected files are listed in "
+        f"allows (the same command with a larger --max-rejects seals what was built). The refused files are listed in "
         f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
     )
     summary = shard(raw, out, max_rejects=Budget(1, False))

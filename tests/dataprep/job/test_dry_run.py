@@ -80,7 +80,7 @@ def test_rejects_that_only_decoding_finds_count_at_the_rate_of_the_sample(files:
     raw = files({f"a/{number}.jpg": picture(number)[: -40 if number < 5 else None] for number in range(100)})
     foreseen = foresee(raw, tmp_path / "out")
     assert (foreseen.known_rejects, foreseen.sample_rejected) == ({}, 5)
-    assert "5 of 100, more than --max-rejects 1% allows" in str(foreseen.stopped_by)
+    assert "5 of 100 files would be rejected, more than --max-rejects 1% allows" in str(foreseen.stopped_by)
     assert foresee(raw, tmp_path / "out", max_rejects=Budget(0.05, True)).stopped_by is None
 
 

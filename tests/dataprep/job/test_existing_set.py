@@ -145,7 +145,7 @@ def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(ra
     killed("commit.receipt", raw, sealed, *NEW)
     plain = run("shard", raw, sealed, *FIXED, "--num-shards", 3)
     assert "already complete" in plain.stdout
-    assert f"an unfinished --overwrite lies in {sealed}/.work/next" in plain.stdout
+    assert f"{sealed}/.work/next has an unfinished --overwrite" in plain.stdout
     other = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--seed", 9, "--overwrite")
     assert (other.exit_code, "--overwrite --restart" in other.stderr) == (1, True), other.stderr
     done = json.loads(run("shard", raw, sealed, *FIXED, *NEW, "--json").stdout)
