@@ -339,7 +339,7 @@ def test_a_retry_where_nothing_was_refused_says_what_is_new_in_source(raw: Path,
     before = digests(sealed)
     (raw / "cat" / "new.jpg").write_bytes(picture(50))
     done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--retry-rejects")
-    assert (done.exit_code, "'cat/new.jpg' is new; give --overwrite" in done.stderr) == (1, True), done.stderr
+    assert (done.exit_code, "'cat/new.jpg' is new; use --overwrite" in done.stderr) == (1, True), done.stderr
     assert digests(sealed) == before
 
 
