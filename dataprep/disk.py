@@ -1,4 +1,4 @@
-"""What a disk or share does to a command: one sentence and an exit code, whichever call and library met it."""
+"""Turns disk errors into a sentence and an exit code, whichever call or library raised them."""
 
 import errno
 import os
@@ -14,98 +14,93 @@ from schemas.errors import PASSING_ERRORS
 from schemas.process.memory import is_shortage
 from schemas.storage.sqlite_errors import disk_error
 
-# Whatever file they are met at, they say nothing of its disk: a signal came, or too many files are open.
+# Errors of this process, not of the disk: a signal, or too many open files.
 OWN_ERRORS = frozenset({errno.EINTR, errno.EMFILE, errno.ENFILE})
-TRIES = 5  # so often is done again what a signal has interrupted
+TRIES = 5  # attempts when signals interrupt a call
+AGAIN = "run the same command to resume"
 _T = TypeVar("_T")
 
 
 @contextmanager
 def disk_errors(out: Path) -> Iterator[None]:
-    """Turn what a disk does to a job into a sentence; what waiting cures into TryLater. `out` is where it works."""
+    """Raise disk errors as DataprepError, temporary ones as TryLater. `out` is named if the error names no file."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        said = explained(error, out)
-        if said is None:
+        explanation = explained(error, out)
+        if explanation is None:
             raise
-        raise said from None
+        raise explanation from None
 
 
 def uninterrupted(out: Path, work: Callable[[], _T]) -> _T:
-    """What `work` returns, begun again when a signal has interrupted a call in it; it must be made for that.
+    """Return work(), called again if a signal interrupts it; `work` must be repeatable.
 
-    Python itself tries most calls again, but not those that ask about a file or change names; network file systems and
-    FUSE end these with EINTR too.
+    Python retries most calls itself, but not stat and rename, which EINTR ends on network file systems and FUSE.
     """
     for _ in range(TRIES):
         try:
             return work()
         except InterruptedError as error:
             where = error.filename or out
-    raise TryLater(f"signals interrupt what is done at {where} again and again; the same command goes on")
+    raise TryLater(f"signals keep interrupting file operations at {where}; {AGAIN}")
 
 
 @contextmanager
 def sqlite_scratch(folder: Path) -> Iterator[None]:
-    """Have SQLite keep its temporary files in `folder`, where there is room for the set, unless SQLITE_TMPDIR names
-    another; a small /tmp would end the job.
-    """
+    """Make SQLite keep its temporary files in `folder` unless SQLITE_TMPDIR is set: /tmp may be too small."""
     if os.environ.get("SQLITE_TMPDIR"):
         yield
         return
-    _keep_temporary(str(folder.absolute()))
+    _set_temporary_folder(str(folder.absolute()))
     try:
         yield
     finally:
-        _keep_temporary("")
+        _set_temporary_folder("")
 
 
-def _keep_temporary(folder: str) -> None:
-    # For all connections of this process: SQLite itself reads SQLITE_TMPDIR only once, when it is loaded.
-    with closing(sqlite3.connect(":memory:")) as any_database, suppress(sqlite3.Error):
-        any_database.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
+def _set_temporary_folder(folder: str) -> None:
+    # This applies to all connections of the process. SQLite reads SQLITE_TMPDIR only once, when it is loaded.
+    with closing(sqlite3.connect(":memory:")) as database, suppress(sqlite3.Error):
+        database.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
 
 
-def explained(error: Exception, place: object) -> DataprepError | None:
-    """What happened, at the file that the error names or else at `place`, and what to do; None where it was no disk.
+def explained(error: Exception, default: object) -> DataprepError | None:
+    """Return a disk error as a DataprepError that names the file of the error, or else `default`. None for others.
 
-    A signal (EINTR) is none, see `uninterrupted`; nor are a shortage of memory and a closed pipe.
+    Signals (EINTR, see `uninterrupted`), memory shortage and closed pipes are not disk errors.
     """
     if isinstance(error, sqlite3.Error):
-        found = disk_error(error)
-        return None if found is None else explained(found, place)
+        os_error = disk_error(error)
+        return None if os_error is None else explained(os_error, default)
     if not isinstance(error, OSError) or error.errno in (None, errno.EINTR, errno.EPIPE) or is_shortage(error):
         return None
-    where = error.filename if error.filename is not None else place
+    where = error.filename if error.filename is not None else default
     return _explained(error, os.fsdecode(where) if isinstance(where, bytes) else str(where))
 
 
 def _explained(error: OSError, where: str) -> DataprepError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
-        return TryLater(f"{what} at {where}; make room, then the same command goes on")
+        return TryLater(f"{what} at {where}; free some space, then {AGAIN}")
     if error.errno == errno.EFBIG:
         return DataprepError(
-            f"a file at {where} may not grow any larger (file-size limit); raise `ulimit -f`, or use a smaller "
+            f"a file at {where} has reached the file-size limit; raise `ulimit -f`, or use a smaller "
             "--shard-size with --restart"
         )
     if error.errno == errno.EROFS:
-        return DataprepError(f"cannot write at {where}: {error.strerror}; mend that and the same command goes on")
+        return DataprepError(f"cannot write at {where}: {error.strerror}; fix this, then {AGAIN}")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return DataprepError(f"may not use {where}: {error.strerror}; mend that and the same command goes on")
+        return DataprepError(f"no access to {where}: {error.strerror}; fix this, then {AGAIN}")
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return TryLater(
-            f"this process may not open more files than `ulimit -n` says ({limit}), at {where}; raise it, or use fewer "
-            "--workers; the same command goes on"
+            f"too many open files at {where} (`ulimit -n` is {limit}); raise the limit or use fewer --workers; {AGAIN}"
         )
     if error.errno == errno.ENFILE:
-        return TryLater(f"this machine has no room for more open files, at {where}; the same command goes on later")
+        return TryLater(f"too many open files on this machine, at {where}; run the same command later to resume")
     if error.errno in PASSING_ERRORS:
-        return TryLater(f"the disk fails at {where}: {error.strerror}; once it is well, the same command goes on")
+        return TryLater(f"the disk fails at {where}: {error.strerror}; once it works again, {AGAIN}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return DataprepError(
-            f"{where} is gone ({error.strerror}): something else moved or removed it; the same command goes on"
-        )
-    return DataprepError(f"cannot go on at {where}: {error.strerror}; mend that and the same command goes on")
+        return DataprepError(f"{where} is missing ({error.strerror}): another program moved or removed it; {AGAIN}")
+    return DataprepError(f"cannot continue at {where}: {error.strerror}; fix this, then {AGAIN}")

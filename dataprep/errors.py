@@ -1,30 +1,30 @@
-"""The user's mistakes and the world's: each says what, where and what to do next, and carries its exit code.
+"""The errors of dataprep, with their exit codes. A message says what is wrong, where, and what to do next.
 
-DataprepError   1   the job cannot be done as asked
-WrongUsage      2   a path of the command line does not exist
-DataRefused     3   the data is not good enough; a rerun will not help
-TryLater       75   waiting helps: another job holds the lock, the disk is full
+DataprepError   1   the job cannot be done
+WrongUsage      2   a path on the command line does not exist
+DataRejected    3   the data was rejected; a rerun does not help
+TryLater       75   a temporary problem: another job holds the lock, the disk is full
 """
 
 
 class DataprepError(Exception):
-    """The job failed; the text is for the user."""
+    """The job failed; the message is for the user."""
 
     exit_code = 1
 
 
 class WrongUsage(DataprepError):
-    """A path or name on the command line is of nothing that there is."""
+    """A path or name on the command line does not exist."""
 
     exit_code = 2
 
 
 class SourceEmpty(DataprepError):
-    """SOURCE holds nothing to read: a mistake, unless it is a mount that is away."""
+    """SOURCE is empty: a mistake, or a mount that is absent."""
 
 
-class DataRefused(DataprepError):
-    """The data was refused; nothing is sealed."""
+class DataRejected(DataprepError):
+    """The data was rejected; nothing is sealed."""
 
     exit_code = 3
 

@@ -1,10 +1,10 @@
-"""Numbers and names as people read them."""
+"""Formats durations, sizes and counts."""
 
 from schemas.names import printable
 
 
 def duration(seconds: float) -> str:
-    """1 h 02 min, 3 min 04 s, 5 s."""
+    """Return seconds as 1 h 02 min, 3 min 04 s or 5 s."""
     whole = round(seconds)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
@@ -12,7 +12,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for people: 12 B, 3.4 KiB, 5.6 GiB."""
+    """Return bytes as 12 B, 3.4 KiB or 5.6 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -21,6 +21,6 @@ def size(count: float) -> str:
 
 
 def counts(values: dict[str, int]) -> str:
-    """`3 empty, 1 truncated`, the most first."""
+    """Return counts as `3 empty, 1 truncated`, the largest first."""
     ordered = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{number:,} {printable(name)}" for name, number in ordered)

@@ -1,4 +1,4 @@
-"""What a user asks of `dataprep shard`, as one frozen dataclass; cli.py offers each field as an option."""
+"""The options of `dataprep shard`, as one frozen dataclass; each field is a command-line option."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -10,13 +10,13 @@ from schemas.images.policy import Policy
 
 @dataclass(frozen=True)
 class WalkOptions:
-    """`ignore` holds patterns, see IgnorePatterns; `follow_links` is about folders."""
+    """Options of the scan: `ignore` patterns (see IgnorePatterns), and whether to follow links to folders."""
 
     ignore: tuple[str, ...] = ()
     follow_links: bool = False
 
 
-# These do not change a byte of the result, so they may differ when a job is run again.
+# Options that do not change the bytes of the result: they may change when a job is resumed.
 BEHAVIOUR = frozenset(
     {
         "workers",
@@ -33,13 +33,13 @@ BEHAVIOUR = frozenset(
 
 @dataclass(frozen=True)
 class Budget:
-    """How many files may be refused: a number, or a share of the files that were to become rows."""
+    """A limit of rejected files: a number, or a fraction of the candidate files."""
 
     limit: float
     is_share: bool
 
     def allows(self, rejects: int, candidates: int) -> bool:
-        """Whether `rejects` of `candidates` files may be refused."""
+        """Return True if `rejects` of `candidates` files are within the limit."""
         return rejects <= (self.limit * candidates if self.is_share else self.limit)
 
     def __str__(self) -> str:
@@ -48,15 +48,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Options of a shard job. Sizes are in bytes, sides in pixels, `val` and `test` are shares of each class.
+    """Options of a shard job. Sizes are in bytes, sides in pixels, `val` and `test` are fractions of each class.
 
-    `workers` None means one per core. `shard_size` None means 512 MiB, less for small sets, see place.shard_size.
-    `num_shards` counts the train split's shards; the other splits get shards of about the same size.
-    `prove` is what MindSpore does with a built shard: decode, rows (it is read only) or off. `warnings` is what becomes
-    of images that its decoder reads but says are damaged: reject, or keep (they are written and counted). `deadline`
-    is the seconds that reading one file, or decoding one image, may take. `dask_address` or `dask_scheduler_file` say
-    where the engine dask finds its scheduler; without either it starts a cluster on this machine. `depth_bits`
-    and `depth_range` are those of Policy.
+    `workers` None is one per core. `shard_size` None is 512 MiB, less for small datasets (see plan.sizes).
+    `num_shards` is for train; shards of other splits have about the same size. `prove` is the decode check: decode,
+    rows (only read) or off. `warnings` is the action for images that the decoder accepts with a warning: reject, or
+    keep (write and count). `deadline` is the limit in seconds for reading a file or decoding an image. Without
+    `dask_address` and `dask_scheduler_file` the engine dask starts a local cluster. For `depth_*` see Policy.
     """
 
     layout: str = "auto"
@@ -97,17 +95,17 @@ class ShardOptions:
 
     @property
     def policy(self) -> Policy:
-        """What is asked of images and done to their pixels."""
+        """The pixel policy."""
         names = {field.name for field in fields(Policy)} & {field.name for field in fields(self)}
         return Policy(**{name: getattr(self, name) for name in names})
 
     @property
     def walk(self) -> WalkOptions:
-        """How folders are walked."""
+        """The options of the scan."""
         return WalkOptions(self.ignore, self.follow_links)
 
     def deciding(self) -> dict[str, Any]:
-        """The options that decide the bytes of the result, as JSON holds them."""
+        """Return the options that determine the bytes of the result, as JSON values."""
         values = {name: value for name, value in asdict(self).items() if name not in BEHAVIOUR}
         decided: dict[str, Any] = json.loads(json.dumps(values))
         return decided

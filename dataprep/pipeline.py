@@ -25,7 +25,6 @@ from dataprep.job.existing_set import (
     Existing,
     check_present,
     check_replacement,
-    comes_and_goes,
     file_names,
     no_job,
     replaced_set,
@@ -34,6 +33,7 @@ from dataprep.job.existing_set import (
     shard_names,
     still_sealed,
     unfinished,
+    unstable_source,
 )
 from dataprep.job.preflight import (
     check_inputs,
@@ -53,14 +53,15 @@ from dataprep.plan.store import Plan
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 
-LOOKS = 3  # so often shards are built again for files that come and go with SOURCE
+REBUILDS = 3  # attempts to build shards while files of SOURCE disappear and reappear
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a finished job has made. `built` counts the shards of this run, `seconds` its time; `stages` says what went
-    into it, see build.Built; `unfinished` what an interrupted command has left beside the set; `not_copied` the refused
-    files that could not be copied to --quarantine, and why.
+    """The result of a finished job. `built` counts the shards of this run, `seconds` is its time.
+
+    `stages` has the seconds per stage (see Built), `unfinished` names what an interrupted command has left in .work,
+    `not_copied` has the rejected files that could not be copied to --quarantine, with the problem.
     """
 
     out: str
@@ -85,22 +86,22 @@ class Summary:
 
 @dataclass(frozen=True)
 class _Job:
-    """What one command is to do."""
+    """One call of `shard`."""
 
     source: Path
     options: ShardOptions
     existing: Existing
     progress: Progress
     started: float
-    replaced: Dataset | None = None  # the sealed set in OUT that --overwrite replaces
+    replaced: Dataset | None = None  # the sealed dataset in OUT, to be replaced
 
 
 def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING) -> Summary:
-    """Turn the images below `source` into a sealed dataset in `out`; run again after a kill, it goes on.
+    """Turn the images below `source` into a sealed dataset in `out`. Called again after a kill, it resumes.
 
-    A sealed set that is to be replaced stays as it is until the new one is complete. Raises DataprepError for a
-    mistake, DataRefused when too many files were refused, TryLater when another job holds `out`, its disk is full,
-    or SOURCE is away. Whatever is raised, no dataset.json is left that says more than is there.
+    A sealed dataset that is replaced remains unchanged until the new one is complete. Raises DataprepError for wrong
+    options, DataRejected for too many rejected files, TryLater if another job holds `out`, its disk is full, or
+    SOURCE is absent. dataset.json never describes files that are not there.
     """
     job = _Job(source.absolute(), options, existing, progress, time.monotonic())
     with disk_errors(out):
@@ -116,7 +117,7 @@ def _shard(out: Path, job: _Job) -> Summary:
         check_schema(options)
         done = None if beside else completed(out, options, partial(_check_moved, out, job))
         if done:
-            if existing.retry_rejects:  # nothing was refused: is SOURCE what the user takes it for?
+            if existing.retry_rejects:  # there are no rejects: at least check SOURCE
                 _check_unchanged(out, job)
             return summarise(out, done, Built(), job.started, already_complete=True)
         check_target(out, job.source, options.quarantine, file_names(old) if old else frozenset())
@@ -129,7 +130,7 @@ def _shard(out: Path, job: _Job) -> Summary:
 
 
 def _check_unchanged(out: Path, job: _Job) -> None:
-    """Raise DataprepError when SOURCE is not what the set in `out` was planned from."""
+    """Raise DataprepError if SOURCE has changed since the dataset in `out` was planned."""
     work = Workdir(out)
     if not work.plan.is_file():
         raise no_job(out)
@@ -138,7 +139,7 @@ def _check_unchanged(out: Path, job: _Job) -> None:
 
 
 def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
-    """Raise DataprepError when SOURCE is another path than the set in `out` was planned from, and holds other files."""
+    """Raise DataprepError if SOURCE is another path than in the plan of `out`, with other files."""
     if not is_planned_path(plan, portable_path(job.source)):
         choose_layout(job.source, job.options)
         with sqlite_scratch(Workdir(out).folder):
@@ -153,9 +154,9 @@ def _compare_files(out: Path, job: _Job, plan: Plan) -> None:
 
 
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
-    """Plan, build what is missing and seal, all in `work`: OUT itself, or a folder in `held`, which is OUT."""
+    """Plan, build the missing shards and seal, in `work`: OUT, or a folder in .work of OUT, which is `held`."""
     options = job.options
-    shutil.rmtree(work.folder / RESTART, ignore_errors=True)  # of a --restart that was killed before its plan was whole
+    shutil.rmtree(work.folder / RESTART, ignore_errors=True)  # of a --restart that was killed while planning
     presence = Presence(job.source, options.deadline)
     with closing(open_plan(work, held, job, presence)) as plan:
         built_before = sum(receipt.shard.bytes for receipt in work.receipts().values())
@@ -163,31 +164,31 @@ def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
         workers = worker_count(plan, options)
         work.log("start", pid=os.getpid(), options=options.deciding(), workers=workers, software=software())
         built = _build_all(plan, work, job, presence)
-        found = _find_duplicates(plan, work)
-        if options.duplicates == "drop" and _drop_leaks(found, plan, work):
+        groups = _find_duplicates(plan, work)
+        if options.duplicates == "drop" and _drop_leaks(groups, plan, work):
             built += _build_all(plan, work, job, presence)
-            found = _find_duplicates(plan, work)
-        dataset, built.not_copied = seal(plan, work, options, found)
+            groups = _find_duplicates(plan, work)
+        dataset, built.not_copied = seal(plan, work, options, groups)
     seconds = time.monotonic() - job.started
     work.log("sealed", digest=dataset.digest, rows=dataset.written, seconds=round(seconds, 3))
     return dataset, built
 
 
 def _build_all(plan: Plan, work: Workdir, job: _Job, presence: Presence) -> Built:
-    """Build what is missing, and again the shards of files that were refused for SOURCE's sake and are back."""
+    """Build the missing shards, and again those with files that were unreadable and are readable now."""
     options = job.options
     built = Built()
-    back: str | None = ""
-    for _ in range(LOOKS):
+    readable: str | None = ""
+    for _ in range(REBUILDS):
         built += build_missing(plan, work, options, job.progress, presence)
-        back = look_again(plan, work, options.max_bytes, presence, options.deadline)
-        if back is None:
+        readable = look_again(plan, work, options.max_bytes, presence, options.deadline)
+        if readable is None:
             return built
-    raise comes_and_goes(plan.source, back or "")
+    raise unstable_source(plan.source, readable or "")
 
 
 def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Dataset, Built]:
-    """Build a new set in a folder of OUT/.work, and give it the place of the `old` one when it is sealed."""
+    """Build a new dataset in OUT/.work/`beside`; when it is sealed, replace the `old` one."""
     folder = held.folder / beside
     try:
         with Workdir(folder, held.out if beside == RETRY else None) as work:
@@ -195,32 +196,32 @@ def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Datas
                 finish(folder)
             dataset, built = _build(work, held, replace(job, replaced=old))
     finally:
-        if not (folder / WORK / PLAN).is_file():  # nothing of it was begun
+        if not (folder / WORK / PLAN).is_file():  # planning did not finish
             shutil.rmtree(folder, ignore_errors=True)
     begin(held.out, beside, shard_names(old), shard_names(dataset) if beside == RETRY else ())
     return dataset, built
 
 
 def check_source(source: Path, out: Path, options: ShardOptions) -> None:
-    """Refuse a mistaken SOURCE before OUT is made; raises TryLater for one that `out` was planned from before."""
+    """Raise an error for an unusable SOURCE before OUT is created; TryLater if `out` was planned from it."""
     planned = check_present(source, out, options.deadline)
     try:
         choose_layout(source, options)
     except SourceEmpty as error:
         if not planned:
             raise
-        raise TryLater(f"{error}. OUT {out} was planned from it, so it seems to be away; try again later") from None
+        raise TryLater(f"{error}. OUT {out} was planned from it, so it seems to be absent; try again later") from None
 
 
 def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Plan:
-    """The saved plan of an earlier run of the same job on the same files, else a new one."""
+    """Return the saved plan of an earlier run with the same options and files, or a new plan."""
 
-    def everything(layout: str) -> Iterator[Found]:
+    def entries(layout: str) -> Iterator[Found]:
         return scan(job.source, layout, job.options, job.progress, presence)
 
     def write(path: Path) -> None:
         layout = choose_layout(job.source, job.options)
-        make_plan(path, everything(layout), portable_path(job.source), layout, job.options)
+        make_plan(path, entries(layout), portable_path(job.source), layout, job.options)
         if job.replaced:
             with closing(Plan.open(path)) as plan:
                 check_replacement(held.out, job.replaced, plan)
@@ -237,9 +238,9 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
         with closing(Plan.open(origin.plan)) as plan:
             check_options(plan, job.options, origin.out)
             again = retried(plan, source, origin) if retry else {}
-            mended = origin.notes("mended")
-            mended |= {shard: mended.get(shard, {}) | files for shard, files in again.items()}
-            check_inputs(plan, source, mended, lambda: everything(plan.layout), origin.out, presence)
+            fixed = origin.notes("mended")
+            fixed |= {shard: fixed.get(shard, {}) | files for shard, files in again.items()}
+            check_inputs(plan, source, fixed, lambda: entries(plan.layout), origin.out, presence)
             if not is_planned_path(plan, source):
                 job.progress.moved(plan.source, source)
                 work.add_notes("sources", {source: True})
@@ -255,18 +256,18 @@ def _find_duplicates(plan: Plan, work: Workdir) -> list[Duplicate]:
     return duplicates.find_duplicates(((s.split, work.rows(s.name)) for s in plan.shards), plan.classes)
 
 
-def _drop_leaks(found: list[Duplicate], plan: Plan, work: Workdir) -> bool:
-    """Have the train shards built without the pictures of val and test; whether there is any such."""
-    dropped = duplicates.leaks_to_drop(found)
+def _drop_leaks(groups: list[Duplicate], plan: Plan, work: Workdir) -> bool:
+    """Exclude images of val and test from the train shards; return True if there are any."""
+    dropped = duplicates.leaks_to_drop(groups)
     for shard in plan.shards:
-        here = {item.key: dropped[item.key] for item in plan.items(shard) if item.key in dropped} if dropped else {}
-        if here:
-            work.exclude(shard.name, here)
+        excluded = {item.key: dropped[item.key] for item in plan.items(shard) if item.key in dropped} if dropped else {}
+        if excluded:
+            work.exclude(shard.name, excluded)
     return bool(dropped)
 
 
 def summarise(out: Path, dataset: Dataset, built: Built, started: float, already_complete: bool = False) -> Summary:
-    """The summary of a sealed dataset; `started` is the clock at which the command began."""
+    """Return the summary of a sealed dataset. `started` is the time.monotonic() of the start."""
     return Summary(
         out=str(out),
         digest=dataset.digest,

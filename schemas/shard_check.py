@@ -15,10 +15,10 @@ from typing import Any
 
 from schemas.dataset import Shard
 from schemas.errors import ContractError
-from schemas.index_file import open_index
 from schemas.layout import index_name
 from schemas.parse import take, take_all
 from schemas.record import RecordSchema
+from schemas.storage.index_file import open_index
 from schemas.storage.regular_file import open_regular
 
 VERSION = "3.0"

@@ -53,7 +53,7 @@ class Crop:
     height: int = 10_000
 
 
-DATASET_PAGE = (Crop("header.top", "nav.contents"), Crop("#classes", "#classes"), Crop("#pictures", "#pictures", 580))
+DATASET_PAGE = (Crop("header.top", "nav.contents"), Crop("#classes", "#classes"), Crop("#images", "#images", 580))
 RUN_PAGE = (
     Crop("header.top", "nav.contents"),
     Crop("#epochs", "#epoch-val_accuracy"),

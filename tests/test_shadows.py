@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from schemas import shadows
+from schemas.process import shadows
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = "import sys; del sys.path[0]; sys.argv[0] = {0!r}; import mindspore_dataprep; mindspore_dataprep.{0}()"

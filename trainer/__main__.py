@@ -21,9 +21,9 @@ def main() -> None:
 
 
 def _load_shadows() -> ModuleType:
-    """schemas/shadows.py by its path: `schemas` may be what is in the way."""
+    """schemas/process/shadows.py by its path: `schemas` may be what is in the way."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    spec = importlib.util.spec_from_file_location("_shadows", os.path.join(home, "schemas", "shadows.py"))
+    spec = importlib.util.spec_from_file_location("_shadows", os.path.join(home, "schemas", "process", "shadows.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -15,7 +15,7 @@ CODECS = ("jpg", "libjpeg_turbo", "zlib", "zlib_ng", "jpg_2000", "libtiff", "web
 
 @cache  # a process that outlives an update of the files still runs the old code
 def _sources_digest() -> str:
-    root = Path(__file__).parent.parent
+    root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for package in ("dataprep", "schemas"):
         for path in sorted((root / package).rglob("*")):

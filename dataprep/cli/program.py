@@ -1,4 +1,4 @@
-"""The program around the commands: turns what a command raises into one line on stderr and an exit code."""
+"""Turns the exceptions of a command into one line on stderr and an exit code."""
 
 import sys
 from collections.abc import Callable
@@ -7,10 +7,9 @@ from typing import Any, NoReturn
 import click
 
 from dataprep.build.interrupts import Interrupted, raise_on_signals
-from dataprep.cli.labels import HELP_SHOWN, label, usage_error
 from dataprep.disk import explained
-from dataprep.errors import DataprepError, DataRefused, TryLater
-from schemas.config_lists import replaced_lists
+from dataprep.errors import DataprepError, DataRejected, TryLater
+from schemas.command_line import HELP_SHOWN, label, replaced_lists, usage_error
 from schemas.errors import ContractError
 from schemas.names import printable
 from schemas.process.locale import use_utf8
@@ -21,30 +20,30 @@ from schemas.process.working_directory import leave_unusable_directory
 
 OUT_OF_MEMORY = (
     "memory, a process or a thread could not be allocated; raise the limit (`ulimit -v`, `ulimit -u`, the memory "
-    "of the batch job) or use fewer --workers; the same command goes on"
+    "of the batch job) or use fewer --workers; run the same command to resume"
 )
 
 
 class Command(click.Command):
-    """A command that says, before it begins, which lists of its --config file are not in effect."""
+    """A command that first warns about lists of its --config file that a flag replaces."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        for replaced in replaced_lists(ctx):
-            click.echo(label("Warning", "yellow", sys.stderr) + printable(replaced), err=True)
+        for warning in replaced_lists(ctx):
+            click.echo(label("Warning", "yellow", sys.stderr) + printable(warning), err=True)
         return super().invoke(ctx)
 
 
 class Program(click.Group):
-    """One place turns what the user can mend into `Error: ...` and an exit code; all else keeps its traceback."""
+    """A group that reports errors the user can fix as `Error: ...` with an exit code; others keep their traceback."""
 
     command_class = Command
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run the program; exits 2 when the command line is wrong."""
+        """Run the program. Exit with 2 if the command line is wrong."""
         prepare_streams()
         leave_unusable_directory()
-        if not args and "args" not in extra:  # on this process's own command line, not a test's
+        if not args and "args" not in extra:  # not in a test
             use_utf8()
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
@@ -58,12 +57,12 @@ class Program(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; exits by what went wrong."""
+        """Run a command. Exit with the code of its exception."""
         raise_on_signals()
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
-            fail(str(error), getattr(error, "exit_code", DataRefused.exit_code))
+            fail(str(error), getattr(error, "exit_code", DataRejected.exit_code))
         except Interrupted:
             fail(_stopped(ctx), TERMINATE_EXIT)
         except KeyboardInterrupt:
@@ -72,18 +71,18 @@ class Program(click.Group):
             sys.stderr.close()
             sys.exit(1)
         except Exception as error:
-            said = explained(error, "a file")
-            if said is not None:
-                fail(str(said), said.exit_code)
+            explanation = explained(error, "a file")
+            if explanation is not None:
+                fail(str(explanation), explanation.exit_code)
             if not is_shortage(error):
                 raise
             fail(f"{OUT_OF_MEMORY} ({str(error) or type(error).__name__})", TryLater.exit_code)
 
 
 def _stopped(ctx: click.Context) -> str:
-    """What a job that was interrupted has come to."""
-    said: Callable[[], str] | None = ctx.meta.get("stopped")
-    return said() if said else "stopped"
+    """Return the state of an interrupted job."""
+    describe: Callable[[], str] | None = ctx.meta.get("stopped")
+    return describe() if describe else "stopped"
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Results as people read them, and as machines do."""
+"""Formats results as text, and as objects for JSON."""
 
 from dataclasses import asdict
 from functools import singledispatch
@@ -19,7 +19,7 @@ WORKER_STAGES = ("read", "decode", "encode", "write")
 
 
 def as_object(result: Any) -> dict[str, Any]:
-    """A result dataclass for JSON; of image bytes only the length."""
+    """Return a result dataclass as a JSON object; image bytes become their length."""
     if isinstance(result, Record):
         sizes = {name: {"bytes": len(data)} for name, data in result.blobs.items()}
         named = {} if result.class_name is None else {"class_name": result.class_name}
@@ -28,8 +28,8 @@ def as_object(result: Any) -> dict[str, Any]:
 
 
 @singledispatch
-def as_lines(result: Any) -> list[str]:
-    """A result dataclass as lines of text."""
+def as_lines(result: object) -> list[str]:
+    """Return a result dataclass as lines of text."""
     raise TypeError(f"no lines for {type(result).__name__}")
 
 
@@ -38,26 +38,26 @@ def _(s: Summary) -> list[str]:
     rejected, ignored = sum(s.rejected.values()), sum(s.ignored.values())
     splits = ", ".join(f"{name} {rows:,}" for name, rows in s.splits.items())
     lines = [
-        f"{s.out} is already complete; no image was read again (--overwrite builds anew)"
+        f"{s.out} is already complete; no image was read (--overwrite builds it again)"
         if s.already_complete
         else f"{s.out} is sealed",
         f"  found     {s.found:,} = {s.written:,} written + {rejected:,} rejected + {ignored:,} ignored",
         f"  splits    {splits}; {many(s.classes, 'class', 'classes')}",
-        f"  shards    {s.shards}, of which {s.built} built now in {duration(s.seconds)}",
+        f"  shards    {s.shards}, {s.built} of them built now in {duration(s.seconds)}",
     ]
     lines += [f"  rejected  {counts(s.rejected)}; see {s.out}/rejects.jsonl"] if rejected else []
     if s.not_copied:
         key, problem = next(iter(s.not_copied.items()))
         lines.append(
             f"  not copied to --quarantine: {many(len(s.not_copied), 'file')}, the first '{printable(key)}': "
-            f"{printable(problem)}; {s.out}/.work/run.jsonl names all"
+            f"{printable(problem)}; {s.out}/.work/run.jsonl lists all"
         )
     lines += [f"  ignored   {counts(s.ignored)}"] if ignored else []
     if s.duplicates.get("groups"):
         d = s.duplicates
         lines.append(
-            f"  equal     {many(d['groups'], 'picture')} more than once, {d['leaks']:,} of them in train and in val or "
-            f"test, {d['conflicts']:,} in two classes; see {s.out}/duplicates.jsonl"
+            f"  duplicate {many(d['groups'], 'image')} more than once: {d['leaks']:,} in train and in val or test, "
+            f"{d['conflicts']:,} in two classes; see {s.out}/duplicates.jsonl"
         )
     lines += [f"  changed   {counts(s.changed)}"] if s.changed else []
     lines += [f"  warnings  {counts(s.warnings)}"] if s.warnings else []
@@ -67,23 +67,24 @@ def _(s: Summary) -> list[str]:
 
 
 def _time(stages: dict[str, float], seconds: float) -> str:
-    """What the workers' time went into, the most first, and what to look at to be faster."""
-    # A shard whose every file was refused knows of no stage but reading.
+    """Return the shares of the stages in the worker time, and of the decode check in the job's time."""
+    # Without a row in any shard, reading is the only stage.
     whole = max(1e-9, stages.get("all", 0.0))
     shares = sorted(((stages.get(name, 0.0) / whole, name) for name in WORKER_STAGES), reverse=True)
-    told = ", ".join(f"{share:.0%} {name}" for share, name in shares if share >= 0.005)
-    # Workers of a cluster prove at the same time, so that together they may take longer than the job.
-    proof = stages.get("prove", 0.0) / max(1e-9, seconds)
-    limit = "prove" if 0.9 < proof <= 1 else shares[0][1]
-    proved = f"; the proof took {proof:.0%} of the job's" if proof else ""
-    return f"{told} of the workers' time{proved}; limited by {limit}"
+    # On a cluster, decode checks run in parallel: their sum may exceed the time of the job.
+    check = stages.get("prove", 0.0) / max(1e-9, seconds)
+    marks = [f"{name} {share:.0%}" for share, name in shares if share >= 0.005 or name == shares[0][1]]
+    marks += [f"decode check {check:.0%} of the job"] if check else []
+    bottleneck = len(marks) - 1 if 0.9 < check <= 1 else 0
+    marks[bottleneck] += " (bottleneck)"
+    return ", ".join(marks)
 
 
 @as_lines.register
 def _(p: Preview) -> list[str]:
     ignored = f", {counts(p.ignored)} ignored" if p.ignored else ""
     lines = [
-        f"{p.source}: layout '{p.layout}', {p.found:,} found, {p.rejected:,} refused by the scan{ignored}",
+        f"{p.source}: layout '{p.layout}', {p.found:,} found, {p.rejected:,} rejected by the scan{ignored}",
         *([p.target] if p.target else []),
         "",
         f"{'class':<30}" + "".join(f"{name:>10}" for name in p.splits),
@@ -95,10 +96,10 @@ def _(p: Preview) -> list[str]:
     for title in ("rows", "shards", "bytes"):
         values = (getattr(split, title) for split in p.splits.values())
         lines.append(f"{title:<30}" + "".join(f"{size(v) if title == 'bytes' else f'{v:,}':>10}" for v in values))
-    lines += ["", *_foreseen_rejects(p)]
-    free = "an unknown amount is" if p.free_bytes is None else f"{size(p.free_bytes)} are"
+    lines += ["", *_expected_rejects(p)]
+    free = "an unknown size is" if p.free_bytes is None else f"{size(p.free_bytes)} are"
     if p.free_bytes is not None and p.bytes > p.free_bytes:
-        lines.append("Warning: that is more than the disk has free; the job would stop with exit code 75")
+        lines.append("Warning: the disk has less free space; the job would stop with exit code 75")
     return [
         *lines,
         f"about {size(p.bytes)} will be written to {p.out}, where {free} free",
@@ -106,16 +107,16 @@ def _(p: Preview) -> list[str]:
     ]
 
 
-def _foreseen_rejects(p: Preview) -> list[str]:
-    """What a dry run knows of the files that will be refused, and whether a budget ends the job."""
+def _expected_rejects(p: Preview) -> list[str]:
+    """Return the rejects that a dry run expects, and the limit that would stop the job."""
     lines = []
     if p.known_rejects:
         total = sum(p.known_rejects.values())
         how = f"by name, size or the first bytes of {many(p.looked_at, 'file')}"
-        lines.append(f"known to be refused: {total:,} ({counts(p.known_rejects)}), {how}")
+        lines.append(f"known to be rejected: {total:,} ({counts(p.known_rejects)}), {how}")
     if p.sample_rejected:
         sample = f"a sample of {many(p.sampled, 'image')}"
-        lines.append(f"Warning: {p.sample_rejected} of {sample} would be refused, when decoded with Pillow")
+        lines.append(f"Warning: {p.sample_rejected} of {sample} would be rejected after decoding with Pillow")
     return [*lines, f"Warning: {p.stopped_by}"] if p.stopped_by else lines
 
 
@@ -146,10 +147,10 @@ def _(v: Verdict) -> list[str]:
     identity = [f"  identity  {v.digest}"]
     if v.problems:
         return [f"{v.path}: {many(len(v.problems), 'problem')}", *(f"  {printable(problem)}" for problem in v.problems)]
-    held = f"{v.path}: {many(v.shards, 'shard')} with {many(v.rows, 'row')}"
+    summary = f"{v.path}: {many(v.shards, 'shard')} with {many(v.rows, 'row')}"
     if not v.full:
-        return [f"{held}: sizes, indexes and row counts are what was sealed; --full reads the data too", *identity]
-    return [f"{held}: every byte is what was sealed", *identity]
+        return [f"{summary}: sizes, indexes and row counts are unchanged; --full also checks the data", *identity]
+    return [f"{summary}: every byte is unchanged", *identity]
 
 
 @as_lines.register
@@ -163,27 +164,28 @@ def _(r: Record) -> list[str]:
 @as_lines.register
 def _(r: Repaired) -> list[str]:
     done = [f"  {printable(text)}" for text in r.done] or [
-        "  nothing could be repaired" if r.problems else "  it was sound"
+        "  nothing could be repaired" if r.problems else "  no damage found"
     ]
     if not r.problems:
-        return [f"{r.path} is what was sealed", *done]
-    left = [f"  {printable(problem)}" for problem in r.problems]
-    return [f"{r.path}:", *done, "still wrong:", *left, "--salvage NEW writes the rows that are sound into a new set"]
+        return [f"{r.path} is unchanged since it was sealed", *done]
+    problems = [f"  {printable(problem)}" for problem in r.problems]
+    advice = "--salvage NEW writes the undamaged rows to a new dataset"
+    return [f"{r.path}:", *done, "remaining problems:", *problems, advice]
 
 
 @as_lines.register
 def _(s: Salvaged) -> list[str]:
     rows = ", ".join(f"{name} {rows:,}, {s.lost[name]:,} lost" for name, rows in s.rows.items())
-    lines = [f"{s.path} is sealed: {rows}; rejects.jsonl names what was lost"]
-    lines += [f"  not known: {printable(what)}" for what in s.unknown]
+    lines = [f"{s.path} is sealed: {rows}; rejects.jsonl lists the lost rows"]
+    lines += [f"  unknown: {printable(text)}" for text in s.unknown]
     return [*lines, f"  identity  {s.digest}"]
 
 
 @as_lines.register
 def _(r: Reported) -> list[str]:
-    drawn = f"{many(r.pictures, 'picture')} of {many(r.rows, 'row')} in {many(r.classes, 'class', 'classes')}"
+    images = f"{many(r.pictures, 'image')} of {many(r.rows, 'row')} in {many(r.classes, 'class', 'classes')}"
     return [
-        f"{r.path} is written: {size(r.bytes)}, {drawn}",
+        f"wrote {r.path}: {size(r.bytes)}, {images}",
         *(f"  {printable(sentence)}" for sentence in r.missing),
         f"  identity  {r.digest}",
     ]

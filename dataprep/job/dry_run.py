@@ -1,4 +1,4 @@
-"""`dataprep shard --dry-run`: the whole plan, and what it will cost, without writing anything."""
+"""`dataprep shard --dry-run`: the plan, its size and its time, without writing anything."""
 
 import sqlite3
 from contextlib import closing
@@ -17,14 +17,14 @@ from dataprep.options import ShardOptions
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
 
-# What a job takes beside its images, in seconds, and the proof of a MB; docs/operations.md, "What a job costs".
+# Fixed seconds of a job, and seconds of the decode check per MB; see docs/operations.md, "What a job costs".
 START_S = {"decode": 5.0, "rows": 5.0, "off": 1.0}
-PROOF_S_PER_MB = {"decode": 0.020, "rows": 0.0, "off": 0.0}
+CHECK_S_PER_MB = {"decode": 0.020, "rows": 0.0, "off": 0.0}
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """One split as planned; `class_rows` is in label order, `bytes` sums the files' sizes."""
+    """A planned split; `class_rows` is in label order, `bytes` is the sum of the file sizes."""
 
     rows: int
     shards: int
@@ -34,11 +34,11 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Preview:
-    """What the job would do. `seconds` and `bytes` (of all shards and indexes) are estimates from a sample of images.
+    """The result of a dry run. `seconds` and `bytes` (of all shards and indexes) are estimated from sampled images.
 
-    `known_rejects` counts by reason the files that the scan, their size or their first bytes condemn; the latter were
-    read of `looked_at` files. `stopped_by` says which budget of rejects would end the job, `target` what OUT holds
-    already and what the job would do about it.
+    `known_rejects` counts by reason the files rejected by the scan, their size or their first bytes; the first bytes of
+    `looked_at` files were read. `stopped_by` names the reject limit that would stop the job, `target` describes the
+    content of OUT and what the job would do with it.
     """
 
     source: str
@@ -65,13 +65,13 @@ class Preview:
 def preview(
     source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING
 ) -> Preview:
-    """Scan and plan, time a sample of the images, write nothing. Raises DataprepError as the job itself would."""
+    """Scan, plan and time a sample of the images. Raises DataprepError as the job itself would."""
     source = source.absolute()
     name = portable_path(source)
     check_schema(options)
     check_target(out, source, options.quarantine, replaceable(out, existing))
     layout = choose_layout(source, options)
-    with closing(sqlite3.connect("")) as db:  # SQLite's own temporary file, gone when closed
+    with closing(sqlite3.connect("")) as db:  # a temporary file that SQLite deletes when closed
         fill_plan(db, scan(source, layout, options, progress), name, layout, options)
         plan = Plan(db)
         known = known_rejects(plan, options.max_bytes)
@@ -79,7 +79,7 @@ def preview(
         rows = plan.class_rows()
         workers = worker_count(plan, options)
         size = set_bytes(plan, sample)
-        seconds = sample.seconds / max(1, sample.images) * plan.item_count + PROOF_S_PER_MB[options.prove] * size / 1e6
+        seconds = sample.seconds / max(1, sample.images) * plan.item_count + CHECK_S_PER_MB[options.prove] * size / 1e6
         return Preview(
             source=name,
             out=str(out),
@@ -98,7 +98,7 @@ def preview(
             workers=workers,
             seconds=round(START_S[options.prove] + seconds / workers, 1),
             sampled=sample.images,
-            sample_rejected=sample.refused.total(),
+            sample_rejected=sample.rejected.total(),
             known_rejects=dict(sorted(known.reasons.items())),
             looked_at=known.looked_at,
             stopped_by=stopped_by(plan, options, known, sample),

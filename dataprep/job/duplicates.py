@@ -1,4 +1,4 @@
-"""Pictures that are in a set more than once: the same file bytes, or the same pixels."""
+"""Images that are in a dataset more than once: the same file bytes, or the same pixels."""
 
 import sqlite3
 from collections import Counter
@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.receipt import Excluded, noted_rows
 
@@ -16,7 +15,7 @@ EVAL = ("val", "test")
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Rows that hold one picture, in key order; `kind` is bytes when the files are equal, else pixels."""
+    """Rows with the same image, in key order; `kind` is bytes if the files are equal, else pixels."""
 
     kind: str
     keys: tuple[str, ...]
@@ -25,23 +24,23 @@ class Duplicate:
 
     @property
     def is_leak(self) -> bool:
-        """Whether a picture to be evaluated on is trained on too."""
+        """True if the image is in train and in val or test."""
         return "train" in self.splits and any(split in self.splits for split in EVAL)
 
     @property
     def is_conflict(self) -> bool:
-        """Whether one picture has two classes."""
+        """True if the image has more than one class."""
         return len(set(self.classes)) > 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """The duplicate as a line of duplicates.jsonl holds it."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the group as an object of duplicates.jsonl."""
         return {**asdict(self), "leak": self.is_leak, "conflict": self.is_conflict}
 
 
 def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) -> list[Duplicate]:
-    """The duplicates among the rows of the given (split, rows file), in the order of their first keys.
+    """Return the duplicates among the rows of these (split, rows file), in order of their first keys.
 
-    Rows are sorted on disk, so memory does not grow with them, only with the duplicates found.
+    Rows are sorted on disk: memory grows with the duplicates, not with the rows.
     """
     with closing(sqlite3.connect("")) as db:
         db.execute("CREATE TABLE row(pixels BLOB, file BLOB, key TEXT, split TEXT, label INT)")
@@ -71,7 +70,7 @@ def _duplicate(group: list[tuple[bytes, bytes, str, str, int]], classes: tuple[s
 
 
 def count(duplicates: Iterable[Duplicate]) -> dict[str, int]:
-    """Groups of equal pictures; of these, leaks and conflicts."""
+    """Return the numbers of groups, leaks and conflicts."""
     counts = Counter({"groups": 0, "leaks": 0, "conflicts": 0})
     for duplicate in duplicates:
         counts.update({"groups": 1, "leaks": duplicate.is_leak, "conflicts": duplicate.is_conflict})
@@ -79,13 +78,13 @@ def count(duplicates: Iterable[Duplicate]) -> dict[str, int]:
 
 
 def leaks_to_drop(duplicates: Iterable[Duplicate]) -> Excluded:
-    """The train copies of pictures that are in val or test: what is evaluated on stays as it is."""
+    """Return the train copies of images that are in val or test, to be excluded."""
     dropped: Excluded = {}
     for duplicate in duplicates:
         if not duplicate.is_leak:
             continue
-        kept = next(key for key, split in zip(duplicate.keys, duplicate.splits, strict=True) if split in EVAL)
+        original = next(key for key, split in zip(duplicate.keys, duplicate.splits, strict=True) if split in EVAL)
         for key, split in zip(duplicate.keys, duplicate.splits, strict=True):
             if split == "train":
-                dropped[key] = ("duplicate", f"the same {duplicate.kind} as {kept}, which is not for training")
+                dropped[key] = ("duplicate", f"the same {duplicate.kind} as {original} in val or test")
     return dropped

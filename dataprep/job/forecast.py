@@ -9,37 +9,37 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from dataprep.build.read_ahead import Wanted, read_ahead
-from dataprep.errors import DataRefused
+from dataprep.errors import DataRejected
 from dataprep.images.decoding import decode
 from dataprep.images.reasons import reason_of_head
 from dataprep.items import source_path
 from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
-from dataprep.plan import sizes as place
+from dataprep.plan import sizes as plan_sizes
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.counting import many
 from schemas.images.policy import Refusal
 
 SAMPLE = 200
-# Opening a file costs from 0.1 ms (a local disk) to some milliseconds (a share), so there is a limit of each kind.
+# Opening a file takes 0.1 ms (local disk) to several ms (network share), so number and time are limited.
 HEADS = 20_000
 HEADS_S = 20.0
 _HEAD_BYTES = 2100
-# The scalars of a row in a raw page, and what a row takes in the index (measured).
+# Size of a row in a raw page and in the index (measured).
 _RAW_ROW_BYTES = 64
 _INDEX_ROW_BYTES = 120
 _INDEX_BYTES = 16 << 10  # an index without rows
-_PACKED_ROWS = 20_000  # rows after which a split is taken to go on as it began
+_PACKED_ROWS = 20_000  # rows that are simulated; the rest of the split is extrapolated
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sampled images: bytes of their files, bytes of each row's image, and what was refused by reason."""
+    """Sampled images: bytes of their files, bytes of each stored image, and rejects by reason."""
 
     images: int
     file_bytes: int
     row_bytes: list[int]
-    refused: Counter[str]
+    rejected: Counter[str]
     seconds: float
 
 
@@ -59,7 +59,7 @@ def try_sample(plan: Plan, options: ShardOptions) -> Sample:
     """Read and decode SAMPLE images, evenly spread over the plan."""
     items = plan.sample(SAMPLE)
     rows: list[int] = []
-    refused: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     started = time.perf_counter()
     wanted = (Wanted(source_path(plan.source, item.key), item, options.policy.max_bytes) for item in items)
     with closing(read_ahead(wanted, options.deadline)) as files:
@@ -69,16 +69,16 @@ def try_sample(plan: Plan, options: ShardOptions) -> Sample:
                     raise data
                 rows.append(len(decode(data, options.policy).data))
             except Refusal as refusal:
-                refused[refusal.reason] += 1
+                rejected[refusal.reason] += 1
     seconds = time.perf_counter() - started
-    return Sample(len(items), sum(item.size for item in items), rows, refused, seconds)
+    return Sample(len(items), sum(item.size for item in items), rows, rejected, seconds)
 
 
 def set_bytes(plan: Plan, sample: Sample) -> int:
     """Estimate the size of all shards and indexes. Pages are filled with rows as the writer does, from the sample."""
     if not sample.row_bytes:
         return 0
-    # The sample says how bytes change, the plan how many there are.
+    # The sample gives the ratio of stored to file bytes, the plan the total.
     scale = (plan.bytes / plan.item_count) / max(1.0, sample.file_bytes / sample.images)
     rows = [round(size * scale) + PREFIX.size for size in sample.row_bytes]
     accepted = len(rows) / sample.images
@@ -91,7 +91,7 @@ def set_bytes(plan: Plan, sample: Sample) -> int:
 
 def _split_bytes(rows: Sequence[int], counts: Sequence[int], geometry: Geometry) -> int:
     """Estimate the shards of a split, which hold `counts` rows; sizes of rows are taken from `rows` in turn."""
-    page = max(geometry.page_size, place.larger_page(max(rows)) or 0)
+    page = max(geometry.page_size, plan_sizes.larger_page(max(rows)) or 0)
     sizes = cycle(rows)
     total = packed = 0
     for count in counts:
@@ -109,13 +109,13 @@ def _shard_bytes(sizes: Iterator[int], count: int, page: int) -> int:
     pages, last = _packed(islice(sizes, packed), page)
     blob_pages = round(pages * count / packed)
     raw_bytes = count * _RAW_ROW_BYTES
-    # The first raw page follows the first blob page; whichever page is last in the file ends with its last row.
+    # The first raw page follows the first blob page. The last page of the file ends with its last row.
     tail = last if blob_pages > 1 else raw_bytes % page
     return (blob_pages + -(-raw_bytes // page) - 1) * page + tail
 
 
 def _packed(rows: Iterator[int], page: int) -> tuple[int, int]:
-    """The number of pages that these rows fill, and the bytes used of the last one."""
+    """Return the number of pages that these rows fill, and the bytes used in the last one."""
     pages, used = 1, 0
     for size in rows:
         if used + size > page:
@@ -125,7 +125,7 @@ def _packed(rows: Iterator[int], page: int) -> tuple[int, int]:
 
 
 def known_rejects(plan: Plan, max_bytes: int) -> Known:
-    """What is known to be rejected: by the scan, by size, and by the first bytes of up to HEADS files."""
+    """Return files rejected by the scan, by their size, or by the first bytes of up to HEADS files."""
     known = Known(Counter(reject.reason for reject in plan.rejects()))
     deadline = time.monotonic() + HEADS_S
     for item in plan.sample(HEADS):
@@ -149,7 +149,7 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
     except PermissionError:
         return "permission_denied"
     except OSError:
-        return None  # the sample and the job say more
+        return None  # the sample and the job report it
     return reason_of_head(head)
 
 
@@ -162,25 +162,25 @@ def _head(path: str | bytes) -> bytes:
 
 
 def stopped_by(plan: Plan, options: ShardOptions, known: Known, sample: Sample) -> str | None:
-    """Which budget of rejects will end the job, or seems to; None where none will."""
+    """Return a sentence about the reject limit that will probably stop the job; None if there is none."""
     scanned = len(plan.rejects())
     candidates = plan.item_count + scanned
     certain = known.reasons.total()
-    code = f"the job would end with exit code {DataRefused.exit_code}, nothing sealed"
+    code = f"the job would stop with exit code {DataRejected.exit_code}, nothing sealed"
     if not options.max_rejects.allows(certain, candidates):
-        return f"that is more than --max-rejects {options.max_rejects} allows of {candidates:,}: {code}"
+        return f"this exceeds --max-rejects {options.max_rejects} of {candidates:,} files: {code}"
     for label, name in enumerate(plan.classes):
         files = sum(rows[label] for rows in plan.class_rows().values())
         if not options.max_class_loss.allows(known.by_label[label], files):
             return (
-                f"{known.by_label[label]:,} of them are of the {many(files, 'file')} of class '{name}', more than "
+                f"class '{name}' would lose {known.by_label[label]:,} of its {many(files, 'file')}, more than "
                 f"--max-class-loss {options.max_class_loss} allows: {code}"
             )
-    likely = scanned + round(plan.item_count * sample.refused.total() / max(1, sample.images))
+    likely = scanned + round(plan.item_count * sample.rejected.total() / max(1, sample.images))
     if not options.max_rejects.allows(likely, candidates):
-        how = "is" if sample.images == plan.item_count else "would be, at the rate of the sample,"
+        estimate = "" if sample.images == plan.item_count else ", estimated from the sample"
         return (
-            f"in all that {how} {likely:,} of {candidates:,}, more than --max-rejects {options.max_rejects} allows: "
-            f"{code}"
+            f"{likely:,} of {candidates:,} files would be rejected{estimate}, more than --max-rejects "
+            f"{options.max_rejects} allows: {code}"
         )
     return None

@@ -1,4 +1,4 @@
-"""What may be done to OUT: is it free, is it this job's, is it already complete; and taking an old set away."""
+"""Checks before a job: OUT is empty, or has the same job, or is already complete; the disk has space."""
 
 import errno
 import os
@@ -22,15 +22,15 @@ from schemas.errors import ContractError
 from schemas.layout import DATASET, PLAN, WORK
 from schemas.record import load_schema
 
-_Change = tuple[str, object, object]  # an option, what it was, what it is now
+_Change = tuple[str, object, object]  # option, old value, new value
 
 
 def check_target(
     out: Path, source: Path, quarantine: Path | None = None, replaced: frozenset[str] = frozenset()
 ) -> None:
-    """Raise DataprepError unless a job may write into `out`, which need not exist, and copy into `quarantine`.
+    """Raise DataprepError unless a job may write to `out`, which need not exist, and copy to `quarantine`.
 
-    `replaced` names files that may be there without a job of theirs: of a copied set that is to be overwritten.
+    `replaced` names files of a dataset to be overwritten; they may exist without a plan.
     """
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
@@ -38,18 +38,18 @@ def check_target(
         raise DataprepError(f"OUT {out} has a name that is not UTF-8, which MindSpore cannot open; choose another")
     for name, folder in (("OUT", out), ("--quarantine", quarantine)):
         if folder and source.resolve() in (folder.resolve(), *folder.resolve().parents):
-            raise DataprepError(f"{name} {folder} lies in SOURCE {source}; choose a folder outside it")
+            raise DataprepError(f"{name} {folder} is in SOURCE {source}; choose a folder outside it")
     if not out.is_dir() or (out / WORK / PLAN).is_file():
         return
     foreign = sorted(name for name in os.listdir(out) if OURS.fullmatch(name) and name not in replaced)
     if foreign:
         raise DataprepError(
-            f"OUT {out} holds {foreign[0]}, which no job in it has written; choose an empty folder, or remove the file"
+            f"OUT {out} has the file {foreign[0]}, but no job; choose an empty folder, or remove the file"
         )
 
 
 def check_schema(options: ShardOptions) -> None:
-    """Raise DataprepError unless --schema names one: WrongUsage where there is neither such a schema nor a file."""
+    """Raise DataprepError for an invalid --schema, WrongUsage if there is no such schema or file."""
     try:
         find_record_kind(load_schema(options.schema).kind)
     except ContractError as error:
@@ -58,52 +58,52 @@ def check_schema(options: ShardOptions) -> None:
 
 
 def check_options(plan: Plan, options: ShardOptions, out: Path) -> None:
-    """Raise DataprepError when the job that planned `out` was asked for something else."""
+    """Raise DataprepError if the job in `out` was started with other options."""
     _check_same(_changed(plan.options, options), out)
 
 
 def is_planned_path(plan: Plan, source: str) -> bool:
-    """Return True if `source` is the path that the plan was made from, or leads there by links and `..`.
+    """Return True if `source` is the path in the plan, or resolves to it.
 
-    Only the path in use is followed: the planned one may lie on a server that does not answer.
+    The planned path is not resolved: it may be on a server that does not answer.
     """
     return plan.source in (source, decode_name(os.path.realpath(encode_name(source))))
 
 
 def check_inputs(
-    plan: Plan, source: str, mended: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path,
+    plan: Plan, source: str, fixed: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path,
     presence: Presence,
 ) -> None:  # fmt: skip
-    """Raise DataprepError, naming the first file, when `source` does not hold what was planned; TryLater when it is
-    away. It need not be the path that was planned from: files, sizes and times count.
+    """Raise DataprepError for the first file that differs from the plan; TryLater if `source` is absent.
 
-    `rescan` reads the folders again. `mended` are files that the user has changed on purpose, see --retry-rejects.
+    The path may differ: only files, sizes and times are compared. `rescan` reads the folders again. `fixed` are files
+    that the user has changed on purpose, see --retry-rejects.
     """
     seed = plan.options["seed"]
     parts = (fingerprint_part(rank(seed, key), size, mtime_ns) for key, _, _, size, mtime_ns in _items(rescan()))
     if plan.fingerprint == fingerprint(sum(parts)):
         return
-    known = {key: stats for files in mended.values() for key, stats in files.items()}
+    known = {key: stats for files in fixed.values() for key, stats in files.items()}
     difference = plan.first_difference(_items(rescan()), known)
     if difference:
         presence.require([difference[0]])
         if not is_planned_path(plan, source):
             raise DataprepError(
-                f"OUT {out} was begun with SOURCE {plan.source}, and {source} does not hold the same: "
-                f"'{difference[0]}' {difference[1]} (a copy needs its files' times: cp -a, rsync -a); go on with the "
-                f"former, give {_anew(out)}, or another OUT"
+                f"OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
+                f"{difference[1]} (copies must keep file times: cp -a, rsync -a); use the first SOURCE, "
+                f"{_new_start(out)}, or another OUT"
             )
         raise DataprepError(
-            f"SOURCE {plan.source} is not as it was when OUT {out} was begun: '{difference[0]}' {difference[1]}; "
-            f"give {_anew(out)}"
+            f"SOURCE {plan.source} has changed since OUT {out} was started: '{difference[0]}' {difference[1]}; "
+            f"use {_new_start(out)}"
         )
 
 
-def _items(found: Iterator[Found]) -> Iterator[Item]:
-    return (entry for entry in found if isinstance(entry, Item))
+def _items(entries: Iterator[Found]) -> Iterator[Item]:
+    return (entry for entry in entries if isinstance(entry, Item))
 
 
-def _changed(saved: dict[str, Any], options: ShardOptions) -> list[_Change]:
+def _changed(saved: dict[str, object], options: ShardOptions) -> list[_Change]:
     asked = options.deciding()
     return [
         ("--" + name.replace("_", "-"), saved.get(name), value)
@@ -113,21 +113,21 @@ def _changed(saved: dict[str, Any], options: ShardOptions) -> list[_Change]:
 
 
 def _check_same(changes: list[_Change], out: Path) -> None:
-    """Raise DataprepError, naming every change, unless there is none."""
+    """Raise DataprepError that names every change, if there are any."""
     if changes:
         before = ", ".join(f"{what} {_shown(old)}" for what, old, _ in changes)
         now = ", ".join(_shown(new) if len(changes) == 1 else f"{what} {_shown(new)}" for what, _, new in changes)
         raise DataprepError(
-            f"OUT {out} was begun with {before}, this command says {now}; give the same options to go on, "
-            f"{_anew(out)}, or another OUT"
+            f"OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
+            f"{_new_start(out)}, or another OUT"
         )
 
 
-def _anew(out: Path) -> str:
-    """What begins anew, for a sealed set, for what is built beside one (see existing.py), or for an unfinished job."""
+def _new_start(out: Path) -> str:
+    """Return the option that starts again, for a sealed dataset, its unfinished replacement or an unfinished job."""
     if out.parent.name == WORK:
-        return "--overwrite --restart to begin anew" if out.name == NEXT else f"--retry-rejects once {out} is removed"
-    return "--overwrite to replace the sealed set" if (out / DATASET).is_file() else "--restart to begin anew"
+        return "--overwrite --restart to start again" if out.name == NEXT else f"--retry-rejects after removing {out}"
+    return "--overwrite to replace the sealed dataset" if (out / DATASET).is_file() else "--restart to start again"
 
 
 def _shown(value: object) -> str:
@@ -135,11 +135,10 @@ def _shown(value: object) -> str:
 
 
 def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], None]) -> Dataset | None:
-    """The sealed dataset in `out` when it is what this command asks for; None when nothing is sealed there.
+    """Return the sealed dataset in `out` if it has these options; None if nothing is sealed.
 
-    `check_source` is given the plan, if there is one, and raises where this command reads other files.
-
-    Raises DataprepError when it is another set, or when its files are no longer as they were sealed.
+    `check_source` is called with the plan, if there is one, and raises if SOURCE has other files.
+    Raises DataprepError if the dataset has other options, or its files have changed since it was sealed.
     """
     if not (out / DATASET).is_file():
         return None
@@ -153,23 +152,23 @@ def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], N
     problems = [p for split in dataset.splits.values() for p in file_problems(out, split.shards)]
     if problems:
         raise DataprepError(
-            f"OUT {out} is sealed but damaged: {problems[0]}; look with 'dataprep verify', replace it with --overwrite"
+            f"OUT {out} is sealed but damaged: {problems[0]}; run 'dataprep verify', or replace it with --overwrite"
         )
     return dataset
 
 
 def check_space(out: Path, needed: int, beside: bool = False) -> None:
-    """Raise TryLater when the disk of `out` has fewer than `needed` bytes left; `beside` an old set that stays."""
+    """Raise TryLater if the disk of `out` has less than `needed` bytes free. `beside`: an old dataset remains."""
     free = free_bytes(out)
     if free is not None and free < needed:
         raise TryLater(
             f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed"
-            f"{' beside the old set' if beside else ''}; make room"
+            f"{' in addition to the old dataset' if beside else ''}; free some space"
         )
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Bytes left on the disk of `folder`; None where its file system does not tell: some FUSE mounts say 0 of 0."""
+    """Return the free bytes on the disk of `folder`; None if unknown: some FUSE mounts report 0 of 0."""
     try:
         usage = shutil.disk_usage(folder)
     except OSError as error:

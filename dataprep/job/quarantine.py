@@ -1,4 +1,4 @@
-"""Copies refused files aside, for the person who will look at them. A job is sealed whether or not that succeeds."""
+"""Copies rejected files to the --quarantine folder. A failed copy does not stop the job."""
 
 import errno
 import os
@@ -13,14 +13,14 @@ from typing import BinaryIO, NamedTuple
 from dataprep.items import NotCopied, Reject, encode_name, key_to_path, source_path
 from schemas.process.memory import demand_threads, is_shortage
 
-MAX_STALLS = 3  # after so many files that do not answer, the others are not tried: each costs the deadline
+MAX_STALLS = 3  # unresponsive files after which no other is tried: each costs the deadline
 PIECE_BYTES = 1 << 20
-# Errors of the whole folder, which the user can fix before the same command goes on. All others concern one file.
+# Errors of the whole folder, which stop the job until the user fixes them. All others concern one file.
 _OF_FOLDER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class _Copy(NamedTuple):
-    """One copy: from where to where, and the file to write first, which no other copy of this command has."""
+    """One copy: source, target, and a temporary file beside the target."""
 
     origin: str | bytes
     target: bytes
@@ -28,15 +28,14 @@ class _Copy(NamedTuple):
 
 
 class _Failed(Exception):
-    """A file cannot be copied; the text says why."""
+    """A file cannot be copied; the message says why."""
 
 
-def copy_refused(source: str, folder: Path, rejects: list[Reject], deadline_s: float) -> NotCopied:
-    """Copy the regular files among the rejects to `folder`, each under its reason and path relative to `source`,
-    which is SOURCE as portable_path gives it. Returns those that could not be copied.
+def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: float) -> NotCopied:
+    """Copy rejected regular files to folder/<reason>/<key>. Return those that could not be copied.
 
-    A file of which nothing can be read or written for `deadline_s` seconds is given up. Raises OSError for what is
-    wrong with the whole folder.
+    `source` is SOURCE from portable_path. A copy that makes no progress for `deadline_s` seconds is abandoned.
+    Raises OSError for errors of the whole folder.
     """
     failed: NotCopied = {}
     stalls = 0
@@ -45,7 +44,7 @@ def copy_refused(source: str, folder: Path, rejects: list[Reject], deadline_s: f
     try:
         for number, reject in enumerate(rejects):
             if stalls == MAX_STALLS:
-                failed[reject.key] = f"not tried, since {MAX_STALLS} other files did not answer"
+                failed[reject.key] = f"not tried: {MAX_STALLS} other files did not respond"
                 continue
             reason = reject.reason.encode()
             target = os.path.join(root, reason, encode_name(key_to_path(reject.key)))
@@ -55,7 +54,7 @@ def copy_refused(source: str, folder: Path, rejects: list[Reject], deadline_s: f
             except _Failed as error:
                 failed[reject.key] = str(error)
             except queue.Empty:
-                failed[reject.key] = f"it did not answer within {deadline_s:g} s"
+                failed[reject.key] = f"no response within {deadline_s:g} s"
                 stalls += 1
                 copier.abandon()
                 copier = _Copier()
@@ -65,7 +64,7 @@ def copy_refused(source: str, folder: Path, rejects: list[Reject], deadline_s: f
 
 
 class _Copier:
-    """A thread that copies: a mount that hangs holds whoever asks it, and cannot be interrupted."""
+    """A thread that copies files: reads from a hanging mount block and cannot be interrupted."""
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()
@@ -75,14 +74,14 @@ class _Copier:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def copy(self, wanted: _Copy, deadline_s: float) -> None:
-        """Copy one file. Raises _Failed, OSError, and queue.Empty where nothing moves for `deadline_s` seconds."""
+        """Copy one file. Raises _Failed, OSError, and queue.Empty after `deadline_s` seconds without progress."""
         self._asked.put(wanted)
         while (answer := self._answers.get(timeout=deadline_s)) is not True:
             if isinstance(answer, BaseException):
                 raise answer
 
     def abandon(self) -> None:
-        """Leave the thread behind. What it is at, should it ever go on, is given up."""
+        """Stop using the thread. It discards its current copy if it ever continues."""
         self._abandoned.set()
         self._asked.put(None)
 
@@ -96,14 +95,14 @@ class _Copier:
 
     def _moved(self) -> None:
         if self._abandoned.is_set():
-            raise _Failed("given up")
+            raise _Failed("abandoned")
         self._answers.put(False)
 
 
 def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
-    """Copy a regular file; `moved` is called for each piece. Raises _Failed, and OSError for what is of the folder."""
+    """Copy a regular file; `moved` is called for each piece. Raises _Failed, OSError for errors of the folder."""
     with _open(wanted.origin) as file:
-        piece = read_piece(file)  # before anything is written: a file that cannot be read leaves no trace
+        piece = read_piece(file)  # before writing: an unreadable file leaves no trace
         try:
             os.makedirs(os.path.dirname(wanted.target), exist_ok=True)
             with open(wanted.part, "wb") as part:
@@ -112,29 +111,29 @@ def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
                     moved()
                     piece = read_piece(file)
             moved()
-            os.replace(wanted.part, wanted.target)  # what an earlier job has copied stays until this is whole
+            os.replace(wanted.part, wanted.target)  # an earlier copy remains until this one is complete
         except BaseException as error:
             with suppress(OSError):
                 os.unlink(wanted.part)
             if isinstance(error, OSError) and error.errno not in _OF_FOLDER and not is_shortage(error):
-                raise _Failed(f"it cannot be written: {error.strerror}") from None
+                raise _Failed(f"cannot be written: {error.strerror}") from None
             raise
 
 
 def _open(origin: str | bytes) -> BinaryIO:
     try:
-        # Without O_NONBLOCK a FIFO would block for ever.
+        # Without O_NONBLOCK, opening a FIFO would block.
         descriptor = os.open(origin, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(error) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _Failed("it is not a regular file")
+        raise _Failed("not a regular file")
     return open(descriptor, "rb")
 
 
 def read_piece(file: BinaryIO) -> bytes:
-    """The next bytes of a file that is copied; raises _Failed where they cannot be read."""
+    """Return the next bytes of a file. Raises _Failed if they cannot be read."""
     try:
         return file.read(PIECE_BYTES)
     except OSError as error:
@@ -142,5 +141,5 @@ def read_piece(file: BinaryIO) -> bytes:
 
 
 def _unreadable(error: OSError) -> Exception:
-    """Why a file is not copied, unless it is the machine that lacks memory."""
-    return error if is_shortage(error) else _Failed(f"it cannot be read: {error.strerror}")
+    """Return _Failed for an unreadable file, or `error` itself for a memory shortage."""
+    return error if is_shortage(error) else _Failed(f"cannot be read: {error.strerror}")

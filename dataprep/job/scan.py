@@ -1,4 +1,4 @@
-"""Scan SOURCE: choose its layout, list every file, and refuse folders that cannot be listed."""
+"""Scans SOURCE: chooses its layout, lists every file, and raises an error for folders that cannot be listed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,32 +8,32 @@ from dataprep.build.progress import Progress
 from dataprep.items import ClosedFolder, Found
 from dataprep.options import ShardOptions
 from dataprep.sources import SOURCES
-from dataprep.sources.closed import check_passing, refuse_closed
+from dataprep.sources.closed import check_temporary, reject_closed
 from dataprep.sources.detect import detect_layout
 
 
 def scan(
     source: Path, layout: str, options: ShardOptions, progress: Progress, presence: Presence | None = None
 ) -> Iterator[Found]:
-    """Everything below `source`, told to `progress` now and then.
+    """Yield everything below `source`, with calls to `progress`.
 
-    Raises DataRefused at the end when folders could not be listed; TryLater at once where waiting may help, and when
-    SOURCE goes away meanwhile.
+    Raises DataRejected at the end if folders could not be listed; TryLater at once for temporary errors, and if SOURCE
+    disappears during the scan.
     """
     closed: list[ClosedFolder] = []
-    everything = SOURCES[layout](source, options.walk)
-    for count, found in enumerate(watch(everything, source, presence) if presence else everything):
+    entries = SOURCES[layout](source, options.walk)
+    for count, entry in enumerate(watch(entries, source, presence) if presence else entries):
         if count % 1000 == 0:
             progress.scanning(count)
-        if isinstance(found, ClosedFolder):
+        if isinstance(entry, ClosedFolder):
             if presence:
-                presence.require()  # is it all of SOURCE that is away, not one folder of it?
-            closed.append(check_passing(source, found))
+                presence.require()  # is all of SOURCE absent, not only this folder?
+            closed.append(check_temporary(source, entry))
         else:
-            yield found
-    refuse_closed(source, closed)
+            yield entry
+    reject_closed(source, closed)
 
 
 def choose_layout(source: Path, options: ShardOptions) -> str:
-    """The layout as asked or detected; raises DataprepError when SOURCE cannot be read, or read in one way only."""
+    """Return the requested or detected layout. Raises DataprepError if SOURCE is unreadable or ambiguous."""
     return detect_layout(source, options.walk, options.layout)

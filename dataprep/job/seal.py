@@ -1,4 +1,4 @@
-"""From the receipts of all shards to the sealed manifest: is nothing lost, does the budget hold, what is in it."""
+"""Seals a dataset: checks that no file is lost and reject limits hold, then writes dataset.json."""
 
 import os
 from collections import Counter
@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 from dataprep.build.receipt import Moments, Receipt
 from dataprep.build.row_digests import built_digests
 from dataprep.build.workdir import Workdir
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import NotCopied, Reject, key_to_path
 from dataprep.job import duplicates
 from dataprep.job.duplicates import Duplicate
-from dataprep.job.quarantine import copy_refused
+from dataprep.job.quarantine import copy_rejected
 from dataprep.options import ShardOptions
 from dataprep.plan.store import Plan
 from schemas.counting import are, many, were
@@ -22,43 +22,43 @@ from schemas.record import load_schema
 _OTHER_KIND = ("unsupported_format", "not_an_image")
 
 
-def seal(plan: Plan, work: Workdir, options: ShardOptions, found: list[Duplicate]) -> tuple[Dataset, NotCopied]:
-    """Check that nothing is lost and the budgets hold, then write the manifest. Raises DataRefused when they do not.
+def seal(plan: Plan, work: Workdir, options: ShardOptions, groups: list[Duplicate]) -> tuple[Dataset, NotCopied]:
+    """Check that no file is lost and reject limits hold, then write dataset.json. Raises DataRejected if they do not.
 
-    Returns the sealed set, and the refused files that could not be copied to --quarantine.
+    Returns the sealed dataset, and the rejected files that could not be copied to --quarantine.
     """
     receipts = work.receipts()
-    gone = [planned.name for planned in plan.shards if planned.name not in receipts]
-    if gone:
+    missing = [planned.name for planned in plan.shards if planned.name not in receipts]
+    if missing:
         raise DataprepError(
-            f"{gone[0]} was built and its files or its receipt in {work.folder} are gone now: something else removed "
-            "or moved them; the same command builds it again"
+            f"the files of {missing[0]} or its receipt in {work.folder} are missing: another program removed or moved "
+            "them; run the same command to build it again"
         )
     ordered = [receipts[planned.name] for planned in plan.shards]
     rejects = sorted([*plan.rejects(), *(r for receipt in ordered for r in receipt.rejects)], key=lambda r: r.key)
-    dataset = _dataset(plan, options, ordered, Counter(reject.reason for reject in rejects), found)
+    dataset = _dataset(plan, options, ordered, Counter(reject.reason for reject in rejects), groups)
     lost = dataset.found - dataset.written - len(rejects) - sum(dataset.ignored.values())
     if lost:
-        raise AssertionError(f"{lost} files were found and neither written, rejected nor ignored")
+        raise AssertionError(f"{lost} files were found but not written, rejected or ignored")
     not_copied = _quarantine(plan, work, options, rejects)
-    problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, found)
+    problem = _over_budget(plan, options, rejects, dataset) or _leaks(options, groups)
     if problem:
         listed = work.save_rejects(rejects)
         work.log(REFUSED, problem=problem)
-        raise DataRefused(
-            f"{problem}; nothing is sealed. The refused files are listed in {listed}{_advice(plan, rejects)}"
+        raise DataRejected(
+            f"{problem}; nothing is sealed. The rejected files are listed in {listed}{_advice(plan, rejects)}"
             f"{_shown(not_copied)}"
         )
     dataset = replace(dataset, row_digests=work.save_row_digests(built_digests(plan, work)))
-    work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in found))
+    work.seal(dataset, rejects, (duplicate.to_dict() for duplicate in groups))
     return dataset, not_copied
 
 
 def _quarantine(plan: Plan, work: Workdir, options: ShardOptions, rejects: list[Reject]) -> NotCopied:
-    """Copy the refused files aside where that is asked for; the run log names each that could not be copied."""
+    """Copy the rejected files to --quarantine, if given. Log each that could not be copied."""
     if options.quarantine is None:
         return {}
-    failed = copy_refused(plan.source, options.quarantine, rejects, options.deadline)
+    failed = copy_rejected(plan.source, options.quarantine, rejects, options.deadline)
     for key, problem in failed.items():
         work.log("not_copied", key=key, problem=problem)
     return failed
@@ -71,15 +71,15 @@ def _shown(not_copied: NotCopied) -> str:
 
 
 def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], dataset: Dataset) -> str | None:
-    """Which budget the rejects exceed, in words."""
+    """Return a sentence about the reject limit that is exceeded; None if there is none."""
     candidates = dataset.written + len(rejects)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dataset.rejected.items()))
     if not dataset.written:
         return f"none of the {many(candidates, 'file')} could be written ({reasons})"
     if not options.max_rejects.allows(len(rejects), candidates):
-        refused = f"{len(rejects)} of {many(candidates, 'file')} {were(len(rejects))} refused ({reasons})"
+        rejected = f"{len(rejects)} of {many(candidates, 'file')} {were(len(rejects))} rejected ({reasons})"
         return (
-            f"{refused}, more than --max-rejects "
+            f"{rejected}, more than --max-rejects "
             f"{options.max_rejects} allows (the same command with a larger --max-rejects seals what was built)"
         )
     planned = [sum(rows) for rows in zip(*plan.class_rows().values(), strict=True)]
@@ -94,28 +94,28 @@ def _over_budget(plan: Plan, options: ShardOptions, rejects: list[Reject], datas
     return None
 
 
-def _leaks(options: ShardOptions, found: list[Duplicate]) -> str | None:
-    leaks = [duplicate for duplicate in found if duplicate.is_leak]
+def _leaks(options: ShardOptions, groups: list[Duplicate]) -> str | None:
+    leaks = [duplicate for duplicate in groups if duplicate.is_leak]
     if options.duplicates != "fail" or not leaks:
         return None
     keys = " and ".join(f"'{key}'" for key in leaks[0].keys[:2])
     return (
-        f"{many(len(leaks), 'picture')} of val or test {are(len(leaks))} in train too, the first as {keys} "
-        "(--duplicates drop --restart leaves the train copies out)"
+        f"{many(len(leaks), 'image')} of val or test {are(len(leaks))} also in train, the first as {keys} "
+        "(--duplicates drop --restart excludes the train copies)"
     )
 
 
 def _advice(plan: Plan, rejects: list[Reject]) -> str:
-    """What to do about files of a kind that nobody meant to train on, such as SVGs beside their PNGs."""
-    endings = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
-    for ending, count in endings.most_common(1):
-        if ending and count == plan.count_ending(ending):  # no sound file would go with them
-            return f"; --ignore '*{key_to_path(ending)}' --restart leaves out {count} of them"
+    """Return the --ignore option for rejected files of an unwanted type, such as SVGs beside PNGs."""
+    extensions = Counter(os.path.splitext(reject.key)[1] for reject in rejects if reject.reason in _OTHER_KIND)
+    for extension, count in extensions.most_common(1):
+        if extension and count == plan.count_ending(extension):  # no written file has this extension
+            return f"; --ignore '*{key_to_path(extension)}' --restart ignores {count} of them"
     return ""
 
 
 def _dataset(
-    plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str], found: list[Duplicate]
+    plan: Plan, options: ShardOptions, receipts: list[Receipt], rejected: Counter[str], groups: list[Duplicate]
 ) -> Dataset:
     changed: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
@@ -132,7 +132,7 @@ def _dataset(
         rejected=rejected,
         ignored=plan.ignored,
         changed=changed,
-        duplicates=duplicates.count(found),
+        duplicates=duplicates.count(groups),
         warnings=warnings,
         policy=asdict(options.policy),
         plan={"layout": plan.layout, "options": options.deciding()},
@@ -152,6 +152,6 @@ def _pixels(moments: Moments) -> PixelStats | None:
     mean = [value / moments.images for value in moments.mean]
     square = [value / moments.images for value in moments.square]
     std = [max(0.0, s - m * m) ** 0.5 for m, s in zip(mean, square, strict=True)]
-    # Six decimals are far below what a sample can tell.
+    # Six decimals are far below the sampling error.
     m, s = [round(v, 6) for v in mean], [round(v, 6) for v in std]
     return PixelStats((m[0], m[1], m[2]), (s[0], s[1], s[2]), moments.images)

@@ -1,8 +1,8 @@
-"""Puts a finished set, or a new plan, in the place of an old one; killed on the way, whoever comes next finishes it.
+"""Replaces an old dataset or plan by a new one. If it is killed, the next command completes the replacement.
 
-A set is many files, and no system renames many files at once. So the new set is built, sealed and synced in a folder in
-OUT/.work, a journal is written there that says what is to be moved, and then it is moved. Before the journal is there
-OUT is the old set, untouched; from then on it is the new one, and `finish` may be called as often as it takes.
+A dataset has many files, which cannot be renamed atomically. So the new one is built, sealed and synced in a folder of
+OUT/.work, a journal of the moves is written, and then the files are moved. Before the journal exists, OUT is the
+unchanged old dataset; after that `finish` can be repeated until OUT is the new one.
 """
 
 import json
@@ -19,23 +19,23 @@ from dataprep.errors import DataprepError, TryLater
 from schemas.layout import DATASET, PLAN, REJECTS, REPORT, ROW_DIGESTS, RUN_LOG, SWAP, WORK, index_name
 from schemas.storage.files import files_below, sync
 
-NEXT = "next"  # in OUT/.work: the set that --overwrite builds
-RETRY = "retry"  # the shards that --retry-rejects builds again
-RESTART = "restart"  # the plan that --restart makes
-_PASSING = ("lock", "attempts", "swept-")  # in a work folder: of the process that worked there
+NEXT = "next"  # in OUT/.work: the dataset built by --overwrite
+RETRY = "retry"  # the shards rebuilt by --retry-rejects
+RESTART = "restart"  # the plan made by --restart
+_PASSING = ("lock", "attempts", "swept-")  # in a work folder: files of a running process
 _STATE = (PLAN, RUN_LOG, REJECTS, *NOTES)
 
 
 def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) -> None:
-    """Replace what is in `out` by what is complete in OUT/.work/`origin`. The caller holds the lock of `out`.
+    """Replace the content of `out` by OUT/.work/`origin`, which is complete. The caller holds the lock of `out`.
 
-    `old` names the shards that go, unless they are replaced or among the `kept` ones.
+    `old` names the shards to remove, unless they are replaced or `kept`.
     """
     moves = _files(out / WORK / origin)
-    staying = {*moves, *(path for shard in kept for path in _traces(shard))}
-    known = [path for shard in old for path in _traces(shard)]
+    remaining = {*moves, *(path for shard in kept for path in _files_of(shard))}
+    obsolete = [path for shard in old for path in _files_of(shard)]
     state = [*(f"{WORK}/{name}" for name in _STATE), REPORT, ROW_DIGESTS]
-    removes = sorted({*known, *state} - staying)
+    removes = sorted({*obsolete, *state} - remaining)
     journal = {"from": origin, "removes": removes, "moves": moves}
     write_whole(out / WORK / SWAP, json.dumps(journal).encode())
     kill_point("swap.journal")
@@ -43,20 +43,20 @@ def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) 
 
 
 def is_pending(out: Path) -> bool:
-    """Whether a journal in `out` waits to be finished."""
+    """Return True if `out` has an unfinished replacement."""
     return (out / WORK / SWAP).is_file()
 
 
 def check_settled(out: Path) -> None:
-    """Raise TryLater when a job was killed over a swap since `settle` was called. The caller holds the lock."""
+    """Raise TryLater if `out` has an unfinished replacement after `settle`. The caller holds the lock."""
     if is_pending(out):
-        raise TryLater(f"OUT {out} was left half changed by a job that was killed just now; run the command again")
+        raise TryLater(f"a job that was just killed has left OUT {out} partly replaced; run the command again")
 
 
 def settle(out: Path) -> None:
-    """Finish what a killed job has left half moved. Does nothing where there is none, or this user may not write.
+    """Finish the replacement of a killed job, if there is one and this user may write.
 
-    Raises TryLater when another job is at it.
+    Raises TryLater if another job is running.
     """
     if is_pending(out) and os.access(out, os.W_OK) and os.access(out / WORK, os.W_OK):
         with Lock(out / WORK / "lock"):
@@ -65,9 +65,9 @@ def settle(out: Path) -> None:
 
 
 def finish(out: Path) -> None:
-    """Do what the journal says and is not done yet. The caller holds the lock of `out`."""
+    """Do the remaining moves of the journal. The caller holds the lock of `out`."""
     origin, removes, moves = _read(out / WORK / SWAP)
-    if (origin / DATASET).is_file():  # the one in OUT is still the old one: no reader must take a mix for sealed
+    if (origin / DATASET).is_file():  # OUT has the old one: a mix must not look sealed
         (out / DATASET).unlink(missing_ok=True)
         sync(out)
     for name in removes:
@@ -83,7 +83,7 @@ def finish(out: Path) -> None:
         _move(origin / DATASET, out / DATASET)
         sync(out)
     kill_point("swap.manifest")
-    for folder in (origin, out / WORK / RETRY):  # a retry that was begun before is of a set that is gone
+    for folder in (origin, out / WORK / RETRY):  # an older retry belongs to the removed dataset
         shutil.rmtree(folder, ignore_errors=True)
     kill_point("swap.cleaned")
     (out / WORK / SWAP).unlink()
@@ -98,17 +98,17 @@ def _move(path: Path, target: Path) -> None:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files of a set that was built in `folder`, relative to it."""
-    found = (path.relative_to(folder) for path in files_below(folder))
+    """Return the files of a dataset built in `folder`, relative to it."""
+    paths = (path.relative_to(folder) for path in files_below(folder))
     return sorted(
         path.as_posix()
-        for path in found
+        for path in paths
         if not (path.parts[0] == WORK and path.parts[1].startswith((*_PASSING, NEXT, RETRY, RESTART)))
     )
 
 
-def _traces(shard: str) -> list[str]:
-    """The files that belong to a shard, relative to OUT."""
+def _files_of(shard: str) -> list[str]:
+    """Return the files of a shard, relative to OUT."""
     return [shard, index_name(shard), *(f"{WORK}/receipts/{shard}.{ending}" for ending in ("json", ROWS))]
 
 

@@ -1,4 +1,4 @@
-"""Says what OUT holds already and what a job would do about it, without writing: for a dry run."""
+"""Describes the content of OUT and what a job would do with it, for a dry run."""
 
 from contextlib import closing
 from pathlib import Path
@@ -18,19 +18,19 @@ from schemas.layout import DATASET, PLAN, WORK
 
 
 def replaceable(out: Path, existing: Existing) -> frozenset[str]:
-    """The files in `out` that the job may replace; raises DataprepError where the job itself would."""
+    """Return the files in `out` that the job may replace. Raises DataprepError as the job itself would."""
     if is_pending(out) or not existing.beside(out):
         return frozenset()
     return file_names(replaced_set(out))
 
 
 def describe_target(out: Path, source: str, options: ShardOptions, existing: Existing, plan: Plan) -> str | None:
-    """A sentence about what is in `out`; None when it is free. `plan` is the plan that the job would make now."""
+    """Return a sentence about the content of `out`; None if it is free. `plan` is what the job would plan now."""
     holder = running_holder(out / WORK / "lock")
     if holder:
         return f"OUT {out} is being written by {holder} now: the job would stop with exit code 75"
     if is_pending(out):
-        return f"OUT {out} was left half changed by a job that was killed: the job would finish that first"
+        return f"a killed job has left OUT {out} partly replaced: the job would finish that first"
     try:
         if (out / DATASET).is_file():
             return _sealed(out, source, options, existing, plan)
@@ -49,22 +49,22 @@ def _stop(error: DataprepError) -> str:
 
 def _sealed(out: Path, source: str, options: ShardOptions, existing: Existing, plan: Plan) -> str:
     old = load_dataset(out)
-    holds = f"OUT {out} is sealed already: {many(old.written, 'row')} in {many(len(old.classes), 'class', 'classes')}"
+    content = f"OUT {out} is already sealed: {many(old.written, 'row')} in {many(len(old.classes), 'class', 'classes')}"
     beside = unfinished(out)
     left = f"; {beside}" if beside else ""
     if existing.overwrite:
         check_replacement(out, old, plan)
-        return f"{holds}; --overwrite would replace it once the new set is complete{left}"
+        return f"{content}; --overwrite would replace it when the new dataset is complete{left}"
     if existing.retry_rejects:
         count = many(sum(old.rejected.values()), "rejected file")
-        return f"{holds}; --retry-rejects would look again at {count}{left}"
+        return f"{content}; --retry-rejects would re-check {count}{left}"
 
     def check_files(saved: Plan) -> None:
         if not is_planned_path(saved, source):
             _check_same_files(saved, plan, source, out)
 
     completed(out, options, check_files)
-    return f"{holds}, with the same options; the job would do nothing (--overwrite builds anew){left}"
+    return f"{content}, with the same options; the job would do nothing (--overwrite builds it again){left}"
 
 
 def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existing, plan: Plan) -> str:
@@ -75,13 +75,13 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
         shards = f"{len(receipts):,} of {many(len(saved.shards), 'shard')} built"
         built = f"{shards}, {many(rejects, 'file')} rejected so far"
         if existing.restart:
-            return f"OUT {out} holds an unfinished job ({built}): --restart would plan it again"
+            return f"OUT {out} has an unfinished job ({built}): --restart would plan it again"
         check_options(saved, options, out)
         if not work.notes("mended"):
             _check_same_files(saved, plan, source, out)
-    return f"OUT {out} holds this job, unfinished ({built}): it would go on"
+    return f"OUT {out} has this job, unfinished ({built}): it would resume"
 
 
 def _check_same_files(saved: Plan, plan: Plan, source: str, out: Path) -> None:
     if saved.fingerprint != plan.fingerprint:
-        raise DataprepError(f"SOURCE {source} is not as it was when OUT {out} was begun; --restart begins anew")
+        raise DataprepError(f"SOURCE {source} has changed since OUT {out} was started; --restart starts again")

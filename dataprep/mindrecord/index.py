@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ContractError
-from schemas.index_file import open_index
 from schemas.layout import index_name
 from schemas.record import RecordSchema
+from schemas.storage.index_file import open_index
 
 COLUMNS = (
     "ROW_ID",

@@ -12,7 +12,7 @@ from contextlib import closing
 from itertools import islice, pairwise
 from pathlib import Path
 
-from dataprep.errors import DataprepError, DataRefused
+from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
@@ -125,7 +125,7 @@ class _ScanTables:
             elif isinstance(entry, Notice):
                 self.notices.append(entry.text)
             else:  # a ClosedFolder, which ends the scan
-                raise DataRefused(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
+                raise DataRejected(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
 
 def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:

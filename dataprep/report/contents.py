@@ -1,4 +1,4 @@
-"""What the page holds: gathered, brought into tables and figures, and written whole."""
+"""Collects the content of the dataset page and writes it."""
 
 import base64
 import os
@@ -9,43 +9,45 @@ from dataprep.build.workdir import write_output
 from dataprep.disk import disk_errors
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
-from dataprep.items import encode_name
+from dataprep.items import StepProgress, encode_name
 from dataprep.report import figures, tables
 from dataprep.report.origin import Origin, find_origin
-from dataprep.report.page import need, render, shorten
-from dataprep.report.pictures import Pictures, Room, equal_keys, make_pictures
-from dataprep.report.refused import Equal, Refused, list_equal, list_refused
-from dataprep.report.survey import Survey, Tell, look
+from dataprep.report.page import need, render
+from dataprep.report.pictures import Limits, Pictures, keys_of, make_pictures
+from dataprep.report.rejected import DuplicateGroup, Rejected, list_duplicates, list_rejected
+from dataprep.report.survey import Survey, read_rows
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT
+from schemas.page import shorten
 
-# What a page of 10 MB is spent on. Base64 makes four bytes of three.
+# Size limits of the parts of a 10 MB page. Base64 makes four bytes of three.
 PAGE_BYTES = 9_300_000
-LOOK_BYTES = 250_000
-REFUSED_BYTES = 450_000
-EQUAL_BYTES = 350_000
+SHELL_BYTES = 250_000
+REJECTED_BYTES = 450_000
+DUPLICATES_BYTES = 350_000
 SHEETS_BYTES = 3_900_000
-CLASS_BYTES, SHARD_BYTES = 700, 450  # of a row in their tables
+CLASS_BYTES, SHARD_BYTES = 700, 450  # per row of their tables
 MAX_SHEETS = 1000
-DRAWN_CLASSES = 12  # from so many on, a figure shows their sizes
+DRAWN_CLASSES = 12  # minimum number of classes for the figure of class sizes
 CONTENTS = (
     ("totals", "Totals"),
     ("classes", "Classes"),
     ("sizes", "Sizes"),
     ("formats", "Formats"),
-    ("pictures", "Pictures"),
-    ("refused", "Refused"),
-    ("equal", "Equal"),
+    ("images", "Images"),
+    ("rejected", "Rejected"),
+    ("duplicates", "Duplicates"),
     ("shards", "Shards"),
-    ("made", "Made"),
+    ("command", "Command"),
 )
 
 
 @dataclass(frozen=True)
 class Reported:
-    """The page that was written: its bytes and thumbnails, and the refused files that it lists. `missing` says, a
-    sentence each, what it cannot show and why.
+    """A written page: its size in bytes, the numbers of thumbnails, rejected files and listed rejected files.
+
+    `missing` has a sentence for each part that the page cannot show.
     """
 
     path: str
@@ -59,25 +61,24 @@ class Reported:
     missing: list[str]
 
 
-def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
-    """Write the page of the sealed set in `folder` to `out`, by default OUT/report.html, whole or not at all.
+def report(folder: Path, out: Path | None, progress: StepProgress) -> Reported:
+    """Write the page of the sealed dataset in `folder` to `out`, by default OUT/report.html, atomically.
 
-    Raises DataprepError when an extra is missing or `out` may not be written, ContractError when there is no sound
-    manifest. What cannot be read of the set is left out, and the page says so. Memory does not grow with rows.
+    Raises DataprepError if a package is missing or `out` cannot be written, ContractError if dataset.json is missing or
+    damaged. Unreadable parts of the dataset are left out; the page says so. Memory does not grow with the rows.
     """
     need("jinja2", "matplotlib")
     dataset = load_dataset(folder)
     out = out or folder / REPORT
     _check_out(out)
-    refused = list_refused(folder, dataset, 12)
-    groups = list_equal(folder, refused.problems)
-    room = _room(dataset, refused, groups)
-    survey = look(folder, dataset, room.sheets, room.labels, equal_keys(groups), tell)
-    origin = find_origin(folder, dataset, refused.by_label)
-    pictures = make_pictures(folder, dataset, survey, refused, origin.source, room, tell)
-    missing = _missing(dataset, survey, refused, origin, room, pictures)
+    rejected = list_rejected(folder, dataset, 12)
+    groups = list_duplicates(folder, rejected.problems)
+    limits = _limits(dataset, rejected, groups)
+    survey = read_rows(folder, dataset, limits.sheets, limits.labels, keys_of(groups), progress)
+    origin = find_origin(folder, dataset, rejected.by_label)
+    pictures = make_pictures(folder, dataset, survey, rejected, origin.source, limits, progress)
+    missing = _missing(dataset, survey, rejected, origin, limits, pictures)
     page = render(
-        "report.html",
         CONTENTS,
         name=shorten(folder.absolute().name or "dataset"),
         dataset=dataset,
@@ -87,16 +88,16 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         totals=tables.totals(dataset, origin),
         shards=tables.shards(dataset),
         policy=tables.policy(dataset),
-        endings=tables.endings(survey.measured),
-        classes=tables.classes(dataset, refused),
+        extensions=tables.extensions(survey.measured),
+        classes=tables.classes(dataset, rejected),
         sizes=tables.sizes(survey.measured) if survey.measured.rows else None,
         figures=_figures(dataset, survey),
-        sheets=tables.sheets(dataset, pictures, room),
-        refused=refused,
-        refused_pictures=pictures.refused,
-        packed=base64.b64encode(refused.packed).decode(),
+        sheets=tables.sheets(dataset, pictures, limits),
+        rejected=rejected,
+        rejected_pictures=pictures.rejected,
+        packed=base64.b64encode(rejected.packed).decode(),
         groups=groups,
-        equal_pictures=pictures.equal,
+        duplicate_pictures=pictures.duplicates,
     ).encode("utf-8", "backslashreplace")
     with disk_errors(out):
         write_output(out, page)
@@ -107,37 +108,37 @@ def report(folder: Path, out: Path | None, tell: Tell) -> Reported:
         dataset.written,
         len(dataset.classes),
         pictures.count,
-        refused.total,
-        refused.listed,
+        rejected.total,
+        rejected.listed,
         missing,
     )
 
 
 def _check_out(out: Path) -> None:
-    """Raise DataprepError where the page cannot be written, before any work is done; it replaces only a page."""
+    """Raise DataprepError unless the page can be written to `out`, which may only exist as a page."""
     if not out.parent.is_dir():
         raise DataprepError(f"cannot write {out}: {out.parent} is not a folder")
     if not os.access(out.parent, os.W_OK):
-        raise DataprepError(f"cannot write {out}: {out.parent} may not be written; choose another place with --out")
+        raise DataprepError(f"cannot write {out}: {out.parent} is not writable; choose another path with --out")
     if out.is_dir():
         raise DataprepError(f"{out} is a folder; name the file to write with --out")
     if out.exists():
         with out.open("rb") as file:
             if not file.read(64).lower().startswith(b"<!doctype html"):
-                raise DataprepError(f"{out} is there and no page; choose another name, or remove it")
+                raise DataprepError(f"{out} exists and is not a page; choose another name, or remove it")
 
 
-def _room(dataset: Dataset, refused: Refused, groups: list[Equal]) -> Room:
-    """How many pictures of which size fit, when refused files and tables have had their part."""
+def _limits(dataset: Dataset, rejected: Rejected, groups: list[DuplicateGroup]) -> Limits:
+    """Return the number and size of the pictures that fit on the page."""
     rows = CLASS_BYTES * min(len(dataset.classes), tables.MAX_CLASSES) + SHARD_BYTES * len(tables.shards(dataset))
-    others = LOOK_BYTES + rows + (len(refused.packed) + REFUSED_BYTES + EQUAL_BYTES) * 4 // 3
-    left = min(SHEETS_BYTES, (PAGE_BYTES - others) * 3 // 4)
+    other_bytes = SHELL_BYTES + rows + (len(rejected.packed) + REJECTED_BYTES + DUPLICATES_BYTES) * 4 // 3
+    left = min(SHEETS_BYTES, (PAGE_BYTES - other_bytes) * 3 // 4)
     labels = tables.largest(dataset, MAX_SHEETS)
-    return Room(
+    return Limits(
         frozenset(labels),
         choose_sheet(max(1, len(labels)), left),
-        choose_sheet(max(1, len(refused.reasons)), REFUSED_BYTES, most=12),
-        choose_sheet(max(1, len(groups)), EQUAL_BYTES, most=2),
+        choose_sheet(max(1, len(rejected.reasons)), REJECTED_BYTES, most=12),
+        choose_sheet(max(1, len(groups)), DUPLICATES_BYTES, most=2),
     )
 
 
@@ -154,30 +155,31 @@ def _figures(dataset: Dataset, survey: Survey) -> dict[str, str]:
 
 
 def _missing(
-    dataset: Dataset, survey: Survey, refused: Refused, origin: Origin, room: Room, pictures: Pictures
+    dataset: Dataset, survey: Survey, rejected: Rejected, origin: Origin, limits: Limits, pictures: Pictures
 ) -> list[str]:
-    """What the page cannot show, and why, a sentence each."""
-    found = [f"{problem}; look with dataprep verify" for problem in [*refused.problems, *survey.problems[:5]]]
+    """Return a sentence for each part that the page cannot show."""
+    missing = [f"{problem}; run dataprep verify" for problem in [*rejected.problems, *survey.problems[:5]]]
     if len(survey.problems) > 5:
-        found.append(f"{many(len(survey.problems) - 5, 'more shard')} cannot be read")
+        missing.append(f"{many(len(survey.problems) - 5, 'more shard')} cannot be read")
     if survey.measured.rows < dataset.written:
         rows = many(survey.measured.rows, "row")
-        found.append(f"Sizes are those of a sample of {rows}: .work did not come along whole")
-    if refused.total and origin.source is None:
-        found.append("Refused files are listed without pictures: their folder is noted in .work, which is not here")
-    elif refused.total and not os.path.isdir(encode_name(origin.source or "")):
-        found.append(f"Refused files are listed without pictures: {origin.source} is not there any more")
-    if pictures.hurried:
-        found.append("Not all refused files that were to be shown were tried, for want of time")
-    if refused.listed < refused.total:
-        found.append(f"The page lists {refused.listed:,} of {many(refused.total, 'refused file')}, rejects.jsonl all")
+        missing.append(f"Sizes are from a sample of {rows}: .work is missing from this copy, or incomplete")
+    if rejected.total and origin.source is None:
+        missing.append("Rejected files have no pictures: .work, which names their folder, is missing from this copy")
+    elif rejected.total and not os.path.isdir(encode_name(origin.source or "")):
+        missing.append(f"Rejected files have no pictures: {origin.source} does not exist any more")
+    if pictures.timed_out:
+        missing.append("Some rejected files have no picture: decoding them took too long")
+    if rejected.listed < rejected.total:
+        files = many(rejected.total, "rejected file")
+        missing.append(f"The page lists {rejected.listed:,} of {files}; rejects.jsonl lists all")
     if dataset.written and not survey.sheets and not survey.problems:
-        found.append("There are no pictures of the classes: the schema has no indexed label")
-    elif len(room.labels) < len(dataset.classes):
-        found.append(f"The {len(room.labels):,} largest of {len(dataset.classes):,} classes have pictures")
+        missing.append("Classes have no pictures: the schema has no indexed label")
+    elif len(limits.labels) < len(dataset.classes):
+        missing.append(f"Only the {len(limits.labels):,} largest of {len(dataset.classes):,} classes have pictures")
     if len(dataset.classes) > tables.MAX_CLASSES:
-        found.append(f"The table of classes has the {tables.MAX_CLASSES:,} largest of {len(dataset.classes):,}")
+        missing.append(f"The table of classes has only the {tables.MAX_CLASSES:,} largest of {len(dataset.classes):,}")
     shards = sum(len(split.shards) for split in dataset.splits.values())
     if shards > tables.MAX_SHARDS:
-        found.append(f"The table of shards has the first {tables.MAX_SHARDS:,} of {shards:,}")
-    return found
+        missing.append(f"The table of shards has only the first {tables.MAX_SHARDS:,} of {shards:,}")
+    return missing

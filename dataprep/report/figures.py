@@ -1,4 +1,4 @@
-"""The figures of the page as SVG, whose colours the page's style sheet makes its own."""
+"""The figures of the page as SVG. The style sheet of the page sets their colours."""
 
 import io
 import math
@@ -12,14 +12,14 @@ from dataprep.report.page import need
 from dataprep.report.survey import ASPECT_STEPS, BYTES_STEPS
 
 BINS = 36
-BEYOND = 3.1  # doublings: 8:1 is within
+BEYOND = 3.1  # in powers of two; 8:1 is within
 _NEAR = ((1, 2), (2, 3), (1, 1), (3, 2), (2, 1))
 _FAR = ((1, 8), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 def short_sides(sides: Counter[int]) -> str:
-    """How many pictures have which short side, in pixels, in steps that grow with the side."""
+    """Draw the histogram of the short side in pixels, with logarithmic bins."""
     edges, counts = side_bins(sides)
     figure, axes = _axes("short side, pixels")
     axes.bar(edges[:-1], counts, [after - before for before, after in pairwise(edges)], align="edge")
@@ -29,33 +29,31 @@ def short_sides(sides: Counter[int]) -> str:
 
 
 def side_bins(sides: Counter[int]) -> tuple[list[float], list[int]]:
-    """At most BINS bins of equal ratio from the shortest side to the longest: their edges, and how many are in each."""
+    """Return the edges and counts of at most BINS logarithmic bins."""
     low, high = min(sides), max(sides)
     number = max(1, min(BINS, high - low + 1))
     width = math.log((high + 1) / low) / number
     counts = [0] * number
     for side, count in sides.items():
         counts[min(number - 1, int(math.log(side / low) / width + 1e-9))] += count
-    return [low * math.exp(place * width) for place in range(number + 1)], counts
+    return [low * math.exp(edge * width) for edge in range(number + 1)], counts
 
 
 def aspects(steps: Counter[int]) -> str:
-    """How many pictures have which ratio of width to height, by steps of survey.ASPECT_STEPS a doubling; what lies
-    beyond is left out.
-    """
+    """Draw the histogram of width / height; ASPECT_STEPS bins per power of two, without ratios beyond BEYOND."""
     figure, axes = _axes("width : height")
     within = {step / ASPECT_STEPS: count for step, count in steps.items() if abs(step) <= BEYOND * ASPECT_STEPS}
     axes.bar(list(within), list(within.values()), 0.9 / ASPECT_STEPS)
-    kill_point = max([1.2, *(abs(place) + 0.2 for place in within)])
-    axes.set_xlim(-kill_point, kill_point)
-    ratios = _NEAR if kill_point < 2 else _FAR
+    limit = max([1.2, *(abs(power) + 0.2 for power in within)])
+    axes.set_xlim(-limit, limit)
+    ratios = _NEAR if limit < 2 else _FAR
     axes.set_xticks([math.log2(w / h) for w, h in ratios], [f"{w}:{h}" for w, h in ratios])
     return _svg(figure)
 
 
 def image_bytes(steps: Counter[int]) -> str:
-    """How many images have how many bytes, by steps of survey.BYTES_STEPS a doubling."""
-    figure, axes = _axes("bytes an image")
+    """Draw the histogram of image sizes in bytes; BYTES_STEPS bins per power of two."""
+    figure, axes = _axes("bytes per image")
     axes.bar([step / BYTES_STEPS for step in steps], list(steps.values()), 0.9 / BYTES_STEPS)
     low, high = min(steps) / BYTES_STEPS - 0.5, max(steps) / BYTES_STEPS + 0.5
     axes.set_xlim(low, high)
@@ -66,12 +64,13 @@ def image_bytes(steps: Counter[int]) -> str:
 
 
 def class_sizes(rows: Mapping[str, Sequence[int]]) -> str:
-    """Rows of each class in each split, the largest class first."""
-    order = sorted(range(len(next(iter(rows.values())))), key=lambda label: -sum(part[label] for part in rows.values()))
+    """Draw the rows of each class by split, the largest class first."""
+    totals = [sum(counts) for counts in zip(*rows.values(), strict=True)]
+    order = sorted(range(len(totals)), key=lambda label: -totals[label])
     figure, axes = _axes("classes, the largest first", "rows")
     below = [0] * len(order)
-    for part in rows.values():
-        above = [base + part[label] for base, label in zip(below, order, strict=True)]
+    for split in rows.values():
+        above = [base + split[label] for base, label in zip(below, order, strict=True)]
         axes.fill_between(
             [0, *range(1, len(order) + 1)], [below[0], *below], [above[0], *above], step="pre", linewidth=0
         )
@@ -112,14 +111,14 @@ def _ticks(axes: Any, values: Sequence[int], shown: Any) -> None:
 
 
 def _round_numbers(low: int, high: int) -> list[int]:
-    """At most eight round numbers from low to high."""
+    """Return at most eight round numbers from low to high."""
     power = 10 ** int(math.log10(max(1, low)))
-    found = []
+    numbers = []
     while power <= high:
-        found += [power * digit for digit in (1, 2, 5) if low <= power * digit <= high]
+        numbers += [power * digit for digit in (1, 2, 5) if low <= power * digit <= high]
         power *= 10
-    step = -(-len(found) // 8)
-    return found[:: max(1, step)] or [low]
+    step = -(-len(numbers) // 8)
+    return numbers[:: max(1, step)] or [low]
 
 
 def _size(count: int) -> str:

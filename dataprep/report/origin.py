@@ -1,4 +1,4 @@
-"""How a set was made: the command, the source, and what the run log says, as far as .work is still there."""
+"""The origin of a dataset: its command, source and run log, if .work still exists."""
 
 import json
 import shlex
@@ -20,9 +20,10 @@ _FLAGS = {"follow_links"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a set comes from; `command` makes it again. `source` and what the run log says of the last run that worked
-    on it are None or empty where .work did not come along: its `software` and `workers`, when it was `sealed` and on
-    which `host`, and the `seconds` that it took.
+    """The origin of a dataset. `command` builds it again.
+
+    The other fields come from .work and are None or empty if it is missing: `source`, and of the last run `software`,
+    `workers`, `sealed` (time), `host` and `seconds`.
     """
 
     source: str | None
@@ -34,10 +35,10 @@ class Origin:
     seconds: float = 0.0
 
 
-def find_origin(folder: Path, dataset: Dataset, refused: Counter[int]) -> Origin:
-    """What is known of how the set in `folder` was made. `refused` counts refused files by label."""
+def find_origin(folder: Path, dataset: Dataset, rejected: Counter[int]) -> Origin:
+    """Return the origin of the dataset in `folder`. `rejected` counts rejected files by label."""
     source = _source(folder / WORK / PLAN)
-    origin = Origin(source, _command(folder, source, dataset, refused))
+    origin = Origin(source, _command(folder, source, dataset, rejected))
     events: dict[str, dict[str, Any]] = {}
     try:
         with (folder / WORK / "run.jsonl").open("rb") as log:
@@ -52,7 +53,7 @@ def find_origin(folder: Path, dataset: Dataset, refused: Counter[int]) -> Origin
             host=str(sealed["host"]),
             seconds=float(sealed["seconds"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):  # a log that is gone or was cut tells nothing
+    except (OSError, ValueError, KeyError, TypeError):  # the log is missing or truncated
         return origin
 
 
@@ -66,14 +67,13 @@ def _source(plan: Path) -> str | None:
         return None
 
 
-def _command(folder: Path, source: str | None, dataset: Dataset, refused: Counter[int]) -> str:
-    """The command that makes this set again, quoted for a shell."""
+def _command(folder: Path, source: str | None, dataset: Dataset, rejected: Counter[int]) -> str:
+    """Return the command that builds this dataset again, quoted for a shell."""
     words = ["dataprep", "shard", source or "SOURCE", str(folder)]
-    asked = dataset.plan.get("options", {})
-    usual = ShardOptions().deciding()
-    for name, value in asked.items():
+    defaults = ShardOptions().deciding()
+    for name, value in dataset.plan.get("options", {}).items():
         option = "--" + name.replace("_", "-")
-        if value == usual.get(name):
+        if value == defaults.get(name):
             continue
         if name in _FLAGS:
             words += [option] if value else []
@@ -82,20 +82,20 @@ def _command(folder: Path, source: str | None, dataset: Dataset, refused: Counte
         elif name == "depth_range":
             words += [option, *map(str, value)]
         elif isinstance(value, list):
-            words += [word for one in value for word in (option, str(one))]
+            words += [word for element in value for word in (option, str(element))]
         else:
             words += [option, str(value)]
-    return shlex.join([*words, *_budgets(dataset, refused)])
+    return shlex.join([*words, *_budgets(dataset, rejected)])
 
 
-def _budgets(dataset: Dataset, refused: Counter[int]) -> list[str]:
-    """What the set needs that would not be sealed with the usual budgets: they change no byte, so are not noted."""
-    usual, all_refused = ShardOptions(), sum(dataset.rejected.values())
+def _budgets(dataset: Dataset, rejected: Counter[int]) -> list[str]:
+    """Return the reject limits needed where the defaults are too low. dataset.json has none: they change no byte."""
+    defaults, total = ShardOptions(), sum(dataset.rejected.values())
     words = []
-    if not usual.max_rejects.allows(all_refused, all_refused + dataset.written):
-        words += ["--max-rejects", str(all_refused)]
-    for label, count in refused.items():
+    if not defaults.max_rejects.allows(total, total + dataset.written):
+        words += ["--max-rejects", str(total)]
+    for label, count in rejected.items():
         rows = sum(split.class_rows[label] for split in dataset.splits.values())
-        if not usual.max_class_loss.allows(count, rows + count):
+        if not defaults.max_class_loss.allows(count, rows + count):
             return [*words, "--max-class-loss", "100%"]
     return words

@@ -1,4 +1,4 @@
-"""The pictures of the page: contact sheets of the classes, refused files, pairs of equal pictures."""
+"""The pictures of the page: contact sheets of the classes, rejected files, pairs of duplicates."""
 
 import os
 import time
@@ -8,94 +8,110 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.images.thumbnails import File, Sheet, Thumbnail, Thumbnailer
-from dataprep.items import encode_name, key_to_path
-from dataprep.report.page import shorten
-from dataprep.report.refused import Equal, Refused
-from dataprep.report.survey import Survey, Tell, read_places
+from dataprep.items import StepProgress, encode_name, key_to_path
+from dataprep.report.rejected import DuplicateGroup, Rejected
+from dataprep.report.survey import Survey, read_locations
 from schemas.dataset import Dataset
+from schemas.page import shorten
 
-REFUSED_S = 30.0  # for all refused files together
+REJECTED_S = 30.0  # time limit for all rejected files
 
 
 @dataclass
 class Pictures:
-    """Thumbnails and their captions: by label; of refused files by reason; of equal pictures by key. `hurried` tells
-    that the time for refused files was used up.
+    """Thumbnails and captions: of classes by label, of rejected files by reason, of duplicates by key.
+
+    `timed_out` is True if the time limit for rejected files was reached.
     """
 
     sheets: defaultdict[int, list[tuple[Thumbnail, str]]] = field(default_factory=lambda: defaultdict(list))
-    refused: defaultdict[str, list[tuple[Thumbnail, str]]] = field(default_factory=lambda: defaultdict(list))
-    equal: dict[str, Thumbnail] = field(default_factory=dict)
-    hurried: bool = False
+    rejected: defaultdict[str, list[tuple[Thumbnail, str]]] = field(default_factory=lambda: defaultdict(list))
+    duplicates: dict[str, Thumbnail] = field(default_factory=dict)
+    timed_out: bool = False
 
     @property
     def count(self) -> int:
-        """How many there are."""
-        return sum(map(len, (*self.sheets.values(), *self.refused.values()))) + len(self.equal)
+        """The number of pictures."""
+        return sum(map(len, (*self.sheets.values(), *self.rejected.values()))) + len(self.duplicates)
 
 
 @dataclass(frozen=True)
-class Room:
-    """What each kind of picture may take, and the `labels` of the classes that have a contact sheet."""
+class Limits:
+    """The number and size of pictures of each kind, and the `labels` of the classes that get a contact sheet."""
 
     labels: frozenset[int]
     sheets: Sheet
-    refused: Sheet
-    equal: Sheet
+    rejected: Sheet
+    duplicates: Sheet
 
 
 def make_pictures(
-    folder: Path, dataset: Dataset, survey: Survey, refused: Refused, source: str | None, room: Room, tell: Tell
+    folder: Path,
+    dataset: Dataset,
+    survey: Survey,
+    rejected: Rejected,
+    source: str | None,
+    limits: Limits,
+    progress: StepProgress,
 ) -> Pictures:
-    """All pictures of the page. Those of refused files come from `source`, where it is still there."""
+    """Make all pictures of the page. Those of rejected files are read from `source`, if it still exists."""
     pictures = Pictures()
     with Thumbnailer() as maker:
-        _class_sheets(pictures, maker, folder, dataset, survey, room.sheets, tell)
+        _class_sheets(pictures, maker, folder, dataset, survey, limits.sheets, progress)
         image = dataset.schema.column("image")
-        rows = zip(survey.keyed, read_places(folder, survey.keyed.values()), strict=True)
+        rows = zip(survey.keyed, read_locations(folder, survey.keyed.values()), strict=True)
         wanted = ((key, row[image]) for key, (_, row) in rows if row)
-        pictures.equal = {key: made for key, made in maker.make(wanted, room.equal) if made}
+        thumbnails = maker.make(wanted, limits.duplicates)
+        pictures.duplicates = {key: thumbnail for key, thumbnail in thumbnails if thumbnail}
         if source:
-            _refused_files(pictures, maker, refused, source, room.refused, tell)
+            _rejected_files(pictures, maker, rejected, source, limits.rejected, progress)
     return pictures
 
 
 def _class_sheets(
-    pictures: Pictures, maker: Thumbnailer, folder: Path, dataset: Dataset, survey: Survey, sheet: Sheet, tell: Tell
+    pictures: Pictures,
+    maker: Thumbnailer,
+    folder: Path,
+    dataset: Dataset,
+    survey: Survey,
+    sheet: Sheet,
+    progress: StepProgress,
 ) -> None:
     image, key = dataset.schema.column("image"), dataset.schema.column("key")
     labels = (label for label, _ in survey.sheets)
-    rows = zip(labels, read_places(folder, (place for _, place in survey.sheets)), strict=True)
-    wanted = (((label, f"{shorten(str(row[key]))}, {place.split}"), row[image]) for label, (place, row) in rows if row)
-    for done, ((label, caption), made) in enumerate(maker.make(wanted, sheet)):
-        if made:
-            pictures.sheets[label].append((made, caption))
+    rows = zip(labels, read_locations(folder, (location for _, location in survey.sheets)), strict=True)
+    wanted = (
+        ((label, f"{shorten(str(row[key]))}, {location.split}"), row[image]) for label, (location, row) in rows if row
+    )
+    for done, ((label, caption), thumbnail) in enumerate(maker.make(wanted, sheet)):
+        if thumbnail:
+            pictures.sheets[label].append((thumbnail, caption))
         if done % 20 == 0:
-            tell("pictures", done, len(survey.sheets))
+            progress("pictures", done, len(survey.sheets))
 
 
-def _refused_files(
-    pictures: Pictures, maker: Thumbnailer, refused: Refused, source: str, sheet: Sheet, tell: Tell
+def _rejected_files(
+    pictures: Pictures, maker: Thumbnailer, rejected: Rejected, source: str, sheet: Sheet, progress: StepProgress
 ) -> None:
-    """For each reason the files that decode, at least in part, as many as there is room for and time."""
-    until = time.monotonic() + REFUSED_S
-    left = {reason: [reject for reject in tried if reject["size"]] for reason, tried in refused.tried.items()}
+    """Add pictures of the rejected files that decode at least partly, up to the limits of number and time."""
+    until = time.monotonic() + REJECTED_S
+    left = {reason: [reject for reject in rejects if reject["size"]] for reason, rejects in rejected.candidates.items()}
     done, total = 0, sum(map(len, left.values()))
     while batch := _next_batch(left, pictures, sheet):
         if time.monotonic() > until:
-            pictures.hurried = True
+            pictures.timed_out = True
             return
         files = ((reject, File(_path(source, reject["key"]), reject["size"])) for reject in batch)
-        for reject, made in maker.make(files, sheet):
+        for reject, thumbnail in maker.make(files, sheet):
             done += 1
-            if made:
+            if thumbnail:
                 caption = f"{shorten(reject['key'])}: {shorten(reject['detail'])}"
-                pictures.refused[reject["reason"]].append((made, caption))
-        tell("refused files", done, total)
+                pictures.rejected[reject["reason"]].append((thumbnail, caption))
+        progress("rejected files", done, total)
 
 
 def _path(source: str, key: str) -> bytes:
-    """Where a refused file is; nowhere for a key that leaves the source, for the list may be a stranger's."""
+    """Return the path of a rejected file, empty for a key that leaves the source: rejects.jsonl is not trusted."""
     try:
         path = key_to_path(key)
     except ValueError:
@@ -104,15 +120,15 @@ def _path(source: str, key: str) -> bytes:
 
 
 def _next_batch(left: dict[str, list[Any]], pictures: Pictures, sheet: Sheet) -> list[Any]:
-    """A few files of each reason that still lacks pictures, taken from `left`."""
+    """Remove from `left` and return a few files of each reason that needs more pictures."""
     batch: list[Any] = []
     for reason, rejects in left.items():
-        lacking = min(4, sheet.pictures - len(pictures.refused[reason]))
-        batch += rejects[:lacking]
-        del rejects[:lacking]
+        wanted = min(4, sheet.pictures - len(pictures.rejected[reason]))
+        batch += rejects[:wanted]
+        del rejects[:wanted]
     return batch
 
 
-def equal_keys(groups: list[Equal]) -> set[str]:
-    """The keys whose pictures are put side by side."""
+def keys_of(groups: list[DuplicateGroup]) -> set[str]:
+    """Return the keys of the rows that are shown side by side."""
     return {key for group in groups for key, _, _ in group.rows}

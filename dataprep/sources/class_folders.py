@@ -1,4 +1,4 @@
-"""SOURCE/<class>/**/<image>: the folder names are the classes, the plan makes the splits."""
+"""SOURCE/<class>/**/<image>: the folder names are the classes, the plan assigns the splits."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +11,15 @@ from schemas.names import path_to_key
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
-    """Every file below `root`, with its class."""
+    """Yield every file below `root`, with its class."""
     tree = Tree(root, options)
     yield from scan_below(tree, "", None)
     yield from tree.notices()
 
 
 def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
-    """Every file below SOURCE/path, where the folders in it are the classes of `split`."""
-    left_out = []
+    """Yield every file below SOURCE/path, whose folders are the classes of `split`."""
+    outside = []
     for entry in tree.sorted_entries(path):
         if isinstance(entry, ClosedFolder):
             yield entry
@@ -32,7 +32,7 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
             continue
         if rule is None and not entry.is_folder:
             rule = "not in a class folder"
-            left_out += [entry.path] if has_image_name(entry.name) else []
+            outside += [entry.path] if has_image_name(entry.name) else []
         if rule:
             yield Ignored(path_to_key(entry.path), rule)
             continue
@@ -43,9 +43,9 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
         class_name = path_to_key(entry.name)
         yield Folder(class_name, split)
         yield from walk(tree, entry.path, class_name, split, above)
-    if left_out:
+    if outside:
         where = f"the split folder '{path}'" if path else "SOURCE"
         yield Notice(
-            f"{many(len(left_out), 'image')} in {where} itself, in no class folder: left out; the first is "
-            f"'{path_to_key(left_out[0])}'"
+            f"{many(len(outside), 'image')} directly in {where}, in no class folder, ignored; the first is "
+            f"'{path_to_key(outside[0])}'"
         )

@@ -1,4 +1,4 @@
-"""The patterns of `--ignore`, which match as those of a .gitignore file do."""
+"""The patterns of `--ignore`, with the syntax of .gitignore."""
 
 import re
 
@@ -9,15 +9,15 @@ _CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "xdigit": "0-9a-fA-F",
     "space": r"\s", "blank": r" \t", "punct": r"!-/:-@\[-`{-~",
 }  # fmt: skip
-_FOLDER = "\0"  # ends the text of a folder: no name can hold it
+_FOLDER = "\0"  # marks the end of a folder path: no name can contain it
 _TOKEN = re.compile(r"\\(.)|\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
 class IgnorePatterns:
-    """The patterns of one scan. It remembers which of them matched, and what one that did not may have meant.
+    """The patterns of one scan. Records which of them matched, and near matches of the others.
 
-    A pattern without a slash is compared with each name, one with a slash within it with the path below SOURCE; one
-    that ends with a slash matches folders only. Raises DataprepError for a pattern that cannot match.
+    A pattern without a slash is compared with names, one with a slash inside with the path below SOURCE; one with a
+    slash at the end matches only folders. Raises DataprepError for a pattern that cannot match.
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
@@ -32,10 +32,9 @@ class IgnorePatterns:
         self._other_case = self._ignoring_case()
 
     def match(self, name: str, path: str, is_folder: bool) -> str | None:
-        """The first pattern, in the order given, that matches a file or folder; `path` is below SOURCE.
+        """Return the first pattern that matches a file or folder; `path` is below SOURCE.
 
-        Both are text as keys.decode_name gives it. They are compared as they are and as they stand in a key, where
-        those differ: a user copies either.
+        Both are text from decode_name. Names are compared as on disk and as in keys, since a user may copy either.
         """
         if not self._order:
             return None
@@ -61,20 +60,20 @@ class IgnorePatterns:
         return matched | {pattern for pattern, regex in self._of_paths if regex.fullmatch(path)}
 
     def unmatched(self) -> list[str]:
-        """A sentence for each pattern that has matched nothing."""
+        """Return a sentence for each pattern that matched nothing."""
         return [f"--ignore '{pattern}' matched nothing{self._advice(pattern)}" for pattern in self._unmatched]
 
     def _advice(self, pattern: str) -> str:
         if pattern in self._near:
-            return f"; there is '{self._near[pattern]}', and case counts"
+            return f"; '{self._near[pattern]}' exists, but case matters"
         if any(pattern == each for each, _ in self._of_paths):
             inner = pattern.removeprefix(".").strip("/")
             at_any_depth = inner if "/" not in inner else f"**/{inner}"
-            return f": with a slash in it, it is a path below SOURCE; '{at_any_depth}' matches at any depth"
-        return ": no file or folder has such a name" if not pattern.endswith("/") else ": no folder has such a name"
+            return f": a pattern with a slash is a path below SOURCE; '{at_any_depth}' matches at any depth"
+        return ": no file or folder has this name" if not pattern.endswith("/") else ": no folder has this name"
 
     def _ignoring_case(self) -> list[tuple[str, bool, re.Pattern[str]]]:
-        """The patterns without a match, to be tried without regard to case."""
+        """Return the patterns without a match, compiled to ignore case."""
         both = [(False, self._of_names), (True, self._of_paths)]
         return [
             (pattern, anchored, re.compile(regex.pattern, regex.flags | re.IGNORECASE))
@@ -86,12 +85,12 @@ class IgnorePatterns:
     def _look_near(self, name: str, path: str) -> None:
         for pattern, anchored, regex in self._other_case:
             if regex.fullmatch(path if anchored else name):
-                found = path.removesuffix(_FOLDER)
-                self._near[pattern] = min(found, self._near.get(pattern, found))
+                near = path.removesuffix(_FOLDER)
+                self._near[pattern] = min(near, self._near.get(pattern, near))
 
 
 def pattern_of(key: str) -> str:
-    """The pattern that ignores the folder with this key, and nothing else."""
+    """Return the pattern that matches only the folder with this key."""
     escaped = re.sub(r"([*?\[\\])", r"\\\1", key)
     return f"/{escaped}/"
 
@@ -101,11 +100,11 @@ def _any(pairs: list[tuple[str, re.Pattern[str]]]) -> re.Pattern[str] | None:
 
 
 def _compile(pattern: str) -> tuple[bool, re.Pattern[str]]:
-    """Whether the pattern is compared with whole paths, and its expression; a folder's text ends with its mark."""
+    """Return whether the pattern is compared with paths, and its regular expression."""
     if pattern.startswith("!"):
         raise DataprepError(
-            f"--ignore '{pattern}': patterns that start with '!' are not supported; write '\\{pattern}' for a name "
-            "that starts so, and narrower patterns where something is to be kept"
+            f"--ignore '{pattern}': patterns that start with '!' are not supported; write '\\{pattern}' for such "
+            "a name, and use narrower patterns to keep files"
         )
     text = escape_surrogates(pattern)
     text = re.sub(r"^(\./+)+", "/", text)
@@ -115,19 +114,19 @@ def _compile(pattern: str) -> tuple[bool, re.Pattern[str]]:
     text = text.removeprefix("/")
     if text in ("", ".") or ".." in text.split("/"):
         raise DataprepError(
-            f"--ignore '{pattern}' names nothing below SOURCE; give a name, or a path relative to SOURCE"
+            f"--ignore '{pattern}' matches nothing below SOURCE; use a name, or a path relative to SOURCE"
         )
     try:
         return anchored, re.compile(_expression(text) + (_FOLDER if folders_only else f"{_FOLDER}?"), re.DOTALL)
     except re.error as error:
-        raise DataprepError(f"--ignore '{pattern}' is no pattern: {error}") from None
+        raise DataprepError(f"--ignore '{pattern}' is not a valid pattern: {error}") from None
 
 
 def _expression(text: str) -> str:
-    """The regular expression of a pattern. `**` is special as a whole component only, as in git."""
+    """Return the regular expression of a pattern. As in git, `**` is special only as a whole path component."""
     parts = []
-    for found in _TOKEN.finditer(text):
-        token, at_start = found[0], found.start() == 0 or text[found.start() - 1] == "/"
+    for match in _TOKEN.finditer(text):
+        token, at_start = match[0], match.start() == 0 or text[match.start() - 1] == "/"
         if token == "**/" and at_start:
             parts.append("(?:.*/)?")
         elif token == "/**":
@@ -144,20 +143,20 @@ def _expression(text: str) -> str:
 
 
 def _bracket(token: str) -> str:
-    """A set such as [a-z], [!a], [[:digit:]_]; it never matches a slash or the mark of a folder. Raises re.error."""
+    """Return the expression of a set such as [a-z], [!a] or [[:digit:]_], which never matches a slash or _FOLDER."""
     body = token[1:-1]
     negated = body[0] in "!^"
     body = body[negated:]
     if not body:
         return re.escape(token)
     parts = []
-    for found in re.finditer(r"\[:(\w+):\]|\\(.)|(.)", body, re.DOTALL):
-        if found[1]:
-            if found[1] not in _CLASSES:
-                raise re.error(f"unknown class [:{found[1]}:]")
-            parts.append(_CLASSES[found[1]])
-        elif found[3] == "-" and 0 < found.start() < len(body) - 1:
+    for match in re.finditer(r"\[:(\w+):\]|\\(.)|(.)", body, re.DOTALL):
+        if match[1]:
+            if match[1] not in _CLASSES:
+                raise re.error(f"unknown class [:{match[1]}:]")
+            parts.append(_CLASSES[match[1]])
+        elif match[3] == "-" and 0 < match.start() < len(body) - 1:
             parts.append("-")
         else:
-            parts.append(re.escape(found[2] or found[3]))
+            parts.append(re.escape(match[2] or match[3]))
     return f"(?![/{_FOLDER}])[{'^' * negated}{''.join(parts)}]"

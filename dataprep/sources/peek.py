@@ -1,4 +1,4 @@
-"""Looks at the first bytes of a file during the scan, and never waits longer than a deadline for them."""
+"""Reads the first bytes of a file during the scan, with a deadline."""
 
 import os
 import queue
@@ -13,11 +13,10 @@ PEEK_S = 60.0
 
 
 def opens_as_image(path: bytes, deadline_s: float = PEEK_S) -> bool:
-    """Return True if the file begins as an image does, or cannot be read: the builder rejects it with its reason.
-    Raises OSError where that may pass: what is planned without a look would be another set than with one.
+    """Return True if the file has an image signature or cannot be read; the build then rejects it with a reason.
 
-    The file is opened without blocking, since a FIFO may have taken its place. It is read in a thread, since a mount
-    that has stalled never answers; that thread is left behind then. Raises MemoryError.
+    Raises OSError for temporary errors, which must not change the plan, and MemoryError. The file is opened without
+    blocking, as it may be a FIFO, and read in a thread, as a mount may hang; such a thread is abandoned.
     """
     if _reader.stalled:
         _reader.restart()
@@ -25,24 +24,24 @@ def opens_as_image(path: bytes, deadline_s: float = PEEK_S) -> bool:
 
 
 class _Reader:
-    """A thread that reads the first bytes of one file after the other."""
+    """A thread that reads the first bytes of files."""
 
     def __init__(self) -> None:
-        self.stalled = True  # there is no thread yet
-        self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.stalled = True  # no thread yet
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bool | Exception] = queue.SimpleQueue()
 
     def restart(self) -> None:
-        """Start a thread with queues of its own: the one left behind answers into its old ones."""
-        self._asked.put(None)
-        self._asked, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
+        """Start a thread with new queues: an abandoned thread may still write to the old ones."""
+        self._requests.put(None)
+        self._requests, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
         demand_threads(1)
-        threading.Thread(target=_serve, args=(self._asked, self._answers), daemon=True).start()
+        threading.Thread(target=_serve, args=(self._requests, self._answers), daemon=True).start()
         self.stalled = False
 
     def ask(self, path: bytes, deadline_s: float) -> bool:
-        """See opens_as_image."""
-        self._asked.put(path)
+        """Return opens_as_image(path)."""
+        self._requests.put(path)
         try:
             answer = self._answers.get(timeout=deadline_s)
         except queue.Empty:
@@ -58,8 +57,8 @@ class _Reader:
 _reader = _Reader()
 
 
-def _serve(asked: "queue.SimpleQueue[bytes | None]", answers: "queue.SimpleQueue[bool | Exception]") -> None:
-    while path := asked.get():
+def _serve(requests: "queue.SimpleQueue[bytes | None]", answers: "queue.SimpleQueue[bool | Exception]") -> None:
+    while path := requests.get():
         try:
             answers.put(looks_like_image(_head(path)))
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Walks folders without opening a file, except those whose name does not say that they are images."""
+"""Walks folders. Opens only files without an image extension."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ Identity = tuple[int, int]
 
 
 class Tree:
-    """One walk through SOURCE, whose path is `root`. Paths below it are text as keys.decode_name gives it."""
+    """One walk through SOURCE, whose path is `root`. Paths below it are text from decode_name."""
 
     def __init__(self, root: Path, options: WalkOptions) -> None:
         self.root = os.fsencode(root)
@@ -40,34 +40,34 @@ class Tree:
         self.patterns = IgnorePatterns(options.ignore)
 
     def on_disk(self, path: str) -> bytes:
-        """Where a path below SOURCE is."""
+        """Return the path on disk of a path below SOURCE."""
         return os.path.join(self.root, encode_name(path))
 
     def ignore_rule(self, name: str, path: str, is_folder: bool) -> str | None:
-        """The rule by which a file or folder is ignored; None when it is not."""
-        pattern = self.patterns.match(name, path, is_folder)  # also of what a system rule ignores: it has matched
+        """Return the rule by which a file or folder is ignored; None if it is not."""
+        pattern = self.patterns.match(name, path, is_folder)  # also if a system rule applies: records the match
         return system_rule(name, is_folder) or (None if pattern is None else f"--ignore {pattern}")
 
     def entries(self, folder: str) -> "Iterator[Entry | ClosedFolder]":
-        """What a folder holds, unsorted; a ClosedFolder where the list, or the rest of it, cannot be had."""
+        """Yield the entries of a folder, unsorted; at an error a ClosedFolder."""
         try:
-            with os.scandir(self.on_disk(folder)) as found:
-                for entry in found:
+            with os.scandir(self.on_disk(folder)) as entries:
+                for entry in entries:
                     yield Entry.of(folder, entry)
         except OSError as error:
             yield closed(folder, error)
 
     def sorted_entries(self, folder: str) -> "list[Entry | ClosedFolder]":
-        """What a folder of few entries holds, by the bytes of the names."""
+        """Return the entries of a small folder, sorted by the bytes of their names."""
         return sorted(self.entries(folder), key=lambda e: e.entry.name if isinstance(e, Entry) else b"")
 
     def notices(self) -> Iterator[Notice]:
-        """What is to be said when the walk is over."""
+        """Yield the warnings at the end of the walk."""
         yield from map(Notice, self.patterns.unmatched())
 
 
 class Entry(NamedTuple):
-    """A name in a folder. `kind` is FILE for whatever is no folder, a Reject or ClosedFolder if it cannot be told."""
+    """An entry of a folder. `kind` is FILE unless it is a folder; at an error it is a Reject or ClosedFolder."""
 
     name: str
     path: str
@@ -76,12 +76,12 @@ class Entry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder, or a link to one."""
+        """True for a folder or a link to one."""
         return self.kind in (FOLDER, LINK)
 
     @classmethod
     def of(cls, folder: str, entry: "os.DirEntry[bytes]") -> "Entry":
-        """The entry of a folder, looked at as far as needed to tell folders from files."""
+        """Return the entry with its kind."""
         name = decode_name(entry.name)
         path = f"{folder}/{name}" if folder else name
         return cls(name, path, _kind_of(entry, path), entry)
@@ -94,27 +94,26 @@ def _kind_of(entry: "os.DirEntry[bytes]", path: str) -> "str | Reject | ClosedFo
     try:
         if entry.is_dir(follow_symlinks=False):
             return FOLDER
-    except OSError as error:  # where listing gives no types: it may be a folder
+    except OSError as error:  # the listing has no types: it may be a folder
         return closed(path, error)
     try:
         return LINK if entry.is_symlink() and entry.is_dir() else FILE
     except OSError as error:
         if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
-        return _lost_file(path_to_key(path), is_link=True, error=error)
+        return _missing_file(path_to_key(path), is_link=True, error=error)
 
 
 def closed(folder: str, error: OSError) -> ClosedFolder:
-    """The folder of this path below SOURCE, which could not be listed for `error`."""
+    """Return the ClosedFolder of a path below SOURCE."""
     return ClosedFolder(path_to_key(folder), error.errno or 0, error.strerror or str(error))
 
 
 def walk(tree: Tree, path: str, class_name: str, split: str | None, above: frozenset[Identity]) -> Iterator[Found]:
-    """Every entry below SOURCE/path: a regular file of the class, a reject (with its reason) or an ignored name.
+    """Yield every entry below SOURCE/path: a regular file of the class, a reject or an ignored name.
 
-    Nothing here blocks: a FIFO, socket or device is refused by its type. A link to a file is followed; a link to
-    a folder only on demand, and a loop is found by device and inode: `above` are
-    the ancestors of the path. Memory: the folders on the way down.
+    FIFOs, sockets and devices are rejected by type, without opening them. Links to files are followed; links to folders
+    only with --follow-links, and loops are detected by device and inode: `above` are the ancestors of the path.
     """
     stack = [(path, above)]
     while stack:
@@ -141,9 +140,9 @@ def walk(tree: Tree, path: str, class_name: str, split: str | None, above: froze
 
 
 def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFolder":
-    """The folders that SOURCE/path lies in, up to the root of the disk, and itself; where links lead counts too.
+    """Return SOURCE/path and its ancestors up to the root of the disk, also of link targets.
 
-    A Reject when a component is a link to a folder above it. Where no link is followed, nothing is looked up.
+    A Reject if a component is a link to a folder above it. Empty if links are not followed.
     """
     if not tree.follow_links:
         return frozenset()
@@ -154,7 +153,7 @@ def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFo
         try:
             own = _identity(tree.on_disk(folder))
             if own in above:
-                return Reject(path_to_key(folder), "link_loop", "the link leads to a folder above itself")
+                return Reject(path_to_key(folder), "link_loop", "the link points to a folder above itself")
             above |= _lineage(tree.on_disk(folder))
         except OSError as error:
             return closed(folder, error)
@@ -162,63 +161,63 @@ def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFo
 
 
 def _lineage(path: bytes) -> frozenset[Identity]:
-    """A folder and those it really lies in, for a link may lead to a folder above the one that holds it."""
-    place = os.path.realpath(path)
-    found = {_identity(place)}
-    while place != os.path.dirname(place):
-        place = os.path.dirname(place)
-        found.add(_identity(place))
-    return frozenset(found)
+    """Return a folder and its ancestors, links resolved."""
+    folder = os.path.realpath(path)
+    identities = {_identity(folder)}
+    while folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+        identities.add(_identity(folder))
+    return frozenset(identities)
 
 
 def _identity(path: bytes) -> Identity:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def _enter(
     tree: Tree, entry: Entry, above: frozenset[Identity]
 ) -> frozenset[Identity] | Ignored | Reject | ClosedFolder:
-    """The folders above and this one; or why it is not entered."""
+    """Return the ancestors with this folder, or the reason why it is not entered."""
     if not tree.follow_links:
         return Ignored(path_to_key(entry.path), LINK) if entry.kind == LINK else above
-    # Only links make loops, but behind one a plain folder may be SOURCE itself.
+    # Only links make loops, but a plain folder below a link may be SOURCE itself.
     try:
         own = _identity(tree.on_disk(entry.path))
         if own in above:
-            return Reject(path_to_key(entry.path), "link_loop", "the link leads to a folder above itself")
+            return Reject(path_to_key(entry.path), "link_loop", "the link points to a folder above itself")
         return above | (_lineage(tree.on_disk(entry.path)) if entry.kind == LINK else {own})
     except OSError as error:
         return closed(entry.path, error)
 
 
 def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tuple[int, int] | Reject | Ignored:
-    """Size in bytes and time of change of a regular file; or what it is instead."""
+    """Return size in bytes and modification time of a regular file, or a Reject or Ignored."""
     try:
-        found = entry.stat()
+        status = entry.stat()
     except OSError as error:
         if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
-        return _lost_file(key, entry.is_symlink(), error)
-    if not stat.S_ISREG(found.st_mode):
-        return Reject(key, "not_a_regular_file", _kind(found.st_mode))
-    ending = path[path.rfind(b".") :].lower().decode("latin-1")  # a name without a dot has no such ending either way
-    if ending not in _IMAGE_NAMES and not opens_as_image(os.path.join(root, path)):
+        return _missing_file(key, entry.is_symlink(), error)
+    if not stat.S_ISREG(status.st_mode):
+        return Reject(key, "not_a_regular_file", _kind(status.st_mode))
+    extension = path[path.rfind(b".") :].lower().decode("latin-1")
+    if extension not in _IMAGE_NAMES and not opens_as_image(os.path.join(root, path)):
         return Ignored(key, "no image by name or content")
-    return size_and_time(found)
+    return size_and_time(status)
 
 
 def has_image_name(name: str) -> bool:
-    """Whether a file of this name is taken for an image without a look into it."""
+    """Return True if the name has an image extension."""
     return name[name.rfind(".") :].lower() in _IMAGE_NAMES
 
 
-def _lost_file(key: str, is_link: bool, error: OSError) -> Reject:
-    """A name behind which no file can be had."""
+def _missing_file(key: str, is_link: bool, error: OSError) -> Reject:
+    """Return the Reject of a name that cannot be resolved to a file."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return Reject(key, "dangling_link" if is_link else "vanished", "there is no file behind the name")
+        return Reject(key, "dangling_link" if is_link else "vanished", "the file does not exist")
     if error.errno == errno.ELOOP:
-        return Reject(key, "link_loop", "the link leads in a circle")
+        return Reject(key, "link_loop", "a loop of links")
     return Reject(key, "unreadable", error.strerror or str(error))
 
 

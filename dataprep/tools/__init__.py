@@ -1,1 +1,1 @@
-"""One file per command that works on a sealed set."""
+"""One file per command that works on a sealed dataset."""

@@ -1,4 +1,4 @@
-"""Which rows of a damaged shard are still what was sealed."""
+"""Finds the undamaged rows of damaged shards."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,18 +24,19 @@ _TYPES = {"string": str, "int32": int, "int64": int, "float32": float, "float64"
 
 
 class CheckedRow(NamedTuple):
-    """A row of a damaged shard. `key` is None where it is not known, `row` None where the row is damaged. `proven` says
-    that a digest tells sound from damaged; without one a row counts as sound when its image decodes.
+    """A row of a damaged shard. `key` is None if unknown, `row` is None if the row is damaged.
+
+    `verified` is True if a digest was compared; without a digest a row counts as undamaged if its image decodes.
     """
 
     number: int
     key: str | None
     row: dict[str, Any] | None
-    proven: bool
+    verified: bool
 
 
 class DamagedSet:
-    """The rows of the damaged shards of a sealed set. `data` maps shards to files that lie under another name."""
+    """The damaged shards of a sealed dataset. `data` maps shards to files with another name."""
 
     def __init__(
         self, folder: Path, dataset: Dataset, digests: SealedDigests, data: dict[str, Path] | None = None
@@ -49,17 +50,17 @@ class DamagedSet:
         self._key = dataset.schema.column("key")
 
     def path(self, shard: Shard) -> Path:
-        """Where the data of `shard` lies."""
+        """Return the path of the data of `shard`."""
         return self._data.get(shard.name, self._folder / shard.name)
 
-    def is_sound(self, shard: Shard) -> bool:
-        """Return True if the data of `shard` is what was sealed."""
+    def is_undamaged(self, shard: Shard) -> bool:
+        """Return True if the data of `shard` is unchanged since it was sealed."""
         return _is(self.path(shard), shard.bytes, shard.sha256)
 
     def geometry(self, split: Split) -> Geometry | None:
-        """Header and page size of a split, from a sound shard where there is one; None where no header is readable.
+        """Return header and page size of a split, from an undamaged shard if possible; None if no header is readable.
 
-        All shards of a split have the same, so that a damaged header costs no row.
+        They are equal for all shards of a split, so a damaged header loses no row.
         """
         name = split.shards[0].name if split.shards else ""
         if name not in self._geometries:
@@ -70,30 +71,30 @@ class DamagedSet:
         damaged = []
         for shard in split.shards:
             with suppress(ContractError, OSError), ShardReader(self.path(shard), cut_allowed=True) as reader:
-                if self.is_sound(shard):
+                if self.is_undamaged(shard):
                     return reader.geometry
                 damaged.append(reader.geometry)
         return max(damaged, key=damaged.count) if damaged else None
 
-    def rows(self, split: Split, shard: Shard, decode_unproven: bool = True) -> Iterator[CheckedRow]:
-        """Each row of a damaged shard, read once. Without `decode_unproven` a readable row without digest is sound."""
+    def rows(self, split: Split, shard: Shard, decode_unverified: bool = True) -> Iterator[CheckedRow]:
+        """Yield each row of a damaged shard. Without `decode_unverified` a readable row without digest is undamaged."""
         notes = chain(_notes(self._folder, shard), repeat(None))
-        found = zip(self._stored(split, shard), self._digests.of(shard), notes, strict=False)
-        for number, ((key, stored), digest, note) in enumerate(found):
+        rows = zip(self._stored(split, shard), self._digests.of(shard), notes, strict=False)
+        for number, ((key, stored), digest, note) in enumerate(rows):
             row = None if stored is None else self._decoded(stored)
-            sound, proven = False, True
+            undamaged, verified = False, True
             if stored is not None and row is not None:
-                proof = self._prove(stored, row, digest, note)
-                proven = proof is not None
-                sound = bool(proof) if proven else not decode_unproven or self._decodes(row)
+                matches = self._matches(stored, row, digest, note)
+                verified = matches is not None
+                undamaged = bool(matches) if verified else not decode_unverified or self._decodes(row)
             if note is not None:
                 key = key or note.key
             if key is None and row is not None:
                 key = str(row[self._key])
-            yield CheckedRow(number, key, row if sound else None, proven)
+            yield CheckedRow(number, key, row if undamaged else None, verified)
 
-    def _prove(self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None) -> bool | None:
-        """Return whether a row is what was sealed; None where nothing says what was sealed."""
+    def _matches(self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None) -> bool | None:
+        """Return whether a row is unchanged since it was sealed; None without a digest or note."""
         if digest is not None:
             return stored_digest(stored) == digest
         if note is not None and note.row:
@@ -115,13 +116,14 @@ class DamagedSet:
             row = self._codec.decode(*stored)
         except ValueError:
             return None
-        # Damage may turn a number into text; without a digest nothing else would notice.
+        # Without a digest, this detects damage that turns a number into text.
         typed = all(isinstance(row[field.name], _TYPES[field.type]) for field in self._dataset.schema.raw_fields)
         return row if typed else None
 
     def _stored(self, split: Split, shard: Shard) -> Iterator[tuple[str | None, Stored | None]]:
-        """Key and data of each sealed row, by the index where that is sound: then a damaged length costs no other row,
-        and a damaged header none. Else by the pages.
+        """Yield key and data of each sealed row, by an undamaged index if there is one, otherwise by the pages.
+
+        With the index, a damaged length affects no other row and a damaged header affects none.
         """
         geometry = self.geometry(split)
         index = self._folder / index_name(shard.name)
@@ -155,19 +157,19 @@ class DamagedSet:
 
 
 def _is(path: Path, size: int, sha256: str) -> bool:
-    """Return True if a file has this size and digest; False too where it cannot be read."""
+    """Return True if a file is readable and has this size and digest."""
     with suppress(OSError):
         return path.is_file() and path.stat().st_size == size and file_sha256(path) == sha256
     return False
 
 
 def _notes(folder: Path, shard: Shard) -> Iterator[NotedRow]:
-    """What .work notes of the rows; it may have been left behind or be damaged too."""
+    """Yield the row notes in .work; they may be missing or damaged."""
     with suppress(OSError, ValueError, TypeError):
         yield from noted_rows(rows_file(folder, shard.name))
 
 
 def noted_digests(folder: Path, shard: Shard) -> Iterator[bytes]:
-    """The digests of the rows of a shard that .work notes; none where it is missing or of an earlier version."""
+    """Yield the row digests in .work; none if it is missing or from an earlier version."""
     with suppress(ValueError):
         yield from (bytes.fromhex(note.row) for note in _notes(folder, shard) if note.row)

@@ -1,9 +1,8 @@
-"""`dataprep inspect`: what a set holds, and one record of it, without MindSpore."""
+"""`dataprep inspect`: the content of a dataset, and one record, without MindSpore."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.build.workdir import write_output
 from dataprep.errors import DataprepError
@@ -17,7 +16,7 @@ from schemas.record import RecordSchema
 
 @dataclass(frozen=True)
 class RecordSet:
-    """The files of one set in order. `dataset` is None where no manifest says more than the headers do."""
+    """The files of one dataset or split, in order. `dataset` is None without dataset.json."""
 
     files: tuple[Path, ...]
     schema: RecordSchema
@@ -25,26 +24,26 @@ class RecordSet:
     split: str | None
 
     def readers(self) -> Iterator[ShardReader]:
-        """A reader of each file in turn, closed when the next is asked for."""
+        """Yield a reader of each file; it is closed when the next one is requested."""
         for path in self.files:
             with ShardReader(path) as reader:
                 if self.dataset is not None and reader.own_name != path.name:
                     raise ContractError(
-                        f"{path} holds the data of {reader.own_name}: files were swapped or renamed; 'dataprep repair' "
-                        "restores them"
+                        f"{path} contains the data of {reader.own_name}: files were swapped or renamed; "
+                        "'dataprep repair' restores them"
                     )
                 yield reader
 
 
 def open_set(path: Path, split: str | None) -> RecordSet:
-    """The set at `path`: a dataset folder (and one of its splits), one file of a set, or a folder with one set.
+    """Open a dataset folder (and one of its splits), a MindRecord file, or a folder with one set of MindRecord files.
 
-    Raises DataprepError or ContractError when there is no such set.
+    Raises DataprepError or ContractError if there is none.
     """
     if path.is_file() and path.name != DATASET:
         return _from_header(path)
     folder = path.parent if path.name == DATASET else path
-    if (folder / DATASET).exists() or (folder / WORK).is_dir():  # unsealed or half moved, it is no set yet: a sentence
+    if (folder / DATASET).exists() or (folder / WORK).is_dir():  # load_dataset reports unsealed datasets
         return _from_manifest(folder, split)
     return _from_header(_only_set(folder))
 
@@ -66,23 +65,23 @@ def _from_header(path: Path) -> RecordSet:
 
 def _only_set(folder: Path) -> Path:
     if not folder.is_dir():
-        raise DataprepError(f"{folder} is no folder and no file")
+        raise DataprepError(f"{folder} is not a folder or a file")
     shards = sorted(path for path in folder.iterdir() if (folder / index_name(path.name)).is_file())
     if not shards:
-        raise DataprepError(f"{folder} holds neither {DATASET} nor MindRecord files with their .db beside them")
+        raise DataprepError(f"{folder} has no {DATASET} and no MindRecord file with its .db file")
     sets: dict[tuple[str, ...], Path] = {}
     for shard in shards:
         with ShardReader(shard) as reader:
             sets.setdefault(reader.names, shard)
     if len(sets) > 1:
         names = ", ".join(path.name for path in sets.values())
-        raise DataprepError(f"{folder} holds {len(sets)} sets; name a file of one: {names}")
+        raise DataprepError(f"{folder} has {len(sets)} sets of MindRecord files; give a file of one: {names}")
     return shards[0]
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A set in numbers. `class_rows` maps class names to rows in the split, `shards` file names to rows."""
+    """The counts of a dataset. `class_rows` maps class names to rows in the split, `shards` file names to rows."""
 
     path: str
     split: str | None
@@ -97,17 +96,17 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Record:
-    """One row: where it is, its scalars and array values, its image bytes and the name of its class, if it has any."""
+    """One row: its shard and number, scalar and array values, image bytes, and class name if it has one."""
 
     shard: str
     row: int
-    values: dict[str, Any]
+    values: dict[str, object]
     blobs: dict[str, bytes]
     class_name: str | None = None
 
 
 def inspect(path: Path, split: str | None = None) -> Inspection:
-    """Describe the set at `path`, see open_set; raises DataprepError or ContractError."""
+    """Return the counts of the dataset at `path`, see open_set. Raises DataprepError or ContractError."""
     opened = open_set(path, split)
     dataset = opened.dataset
     rows = {reader.path.name: reader.rows for reader in opened.readers()}
@@ -118,7 +117,7 @@ def inspect(path: Path, split: str | None = None) -> Inspection:
         schema=opened.schema,
         shards=rows,
         bytes=sum(file.stat().st_size for file in opened.files),
-        splits={name: part.rows for name, part in dataset.splits.items()} if dataset else {},
+        splits={name: each.rows for name, each in dataset.splits.items()} if dataset else {},
         class_rows=dict(zip(dataset.classes, dataset.splits[opened.split or ""].class_rows, strict=True))
         if dataset
         else {},
@@ -127,7 +126,7 @@ def inspect(path: Path, split: str | None = None) -> Inspection:
 
 
 def read_row(path: Path, split: str | None, number: int) -> Record:
-    """Row `number` of the set, counted through its shards in order; raises DataprepError when there is none."""
+    """Return row `number`, counted through the shards in order. Raises DataprepError if there is none."""
     opened = open_set(path, split)
     before = 0
     for reader in opened.readers():
@@ -138,7 +137,7 @@ def read_row(path: Path, split: str | None, number: int) -> Record:
 
 
 def read_key(path: Path, split: str | None, key: str) -> Record:
-    """The record of this key; without `split` every split of a dataset is searched. Raises DataprepError."""
+    """Return the record with this key; without `split` all splits are searched. Raises DataprepError if not found."""
     first = open_set(path, split)
     others = [name for name in (first.dataset.splits if first.dataset and not split else ()) if name != first.split]
     for opened in [first, *(open_set(path, name) for name in others)]:
@@ -154,7 +153,7 @@ def _find(opened: RecordSet, key: str) -> Record | None:
         (field.name for field in opened.schema.index_fields if field.role == "key" or field.name == "key"), None
     )
     if column is None:
-        raise DataprepError("the set has no indexed key column; ask with --row")
+        raise DataprepError("there is no indexed key column; use --row")
     for reader in opened.readers():
         for number in find_rows(reader.path, column, key):
             return _record(opened, reader.path.name, before + number, reader.row(number))
@@ -162,7 +161,7 @@ def _find(opened: RecordSet, key: str) -> Record | None:
     return None
 
 
-def _record(opened: RecordSet, shard: str, number: int, row: dict[str, Any]) -> Record:
+def _record(opened: RecordSet, shard: str, number: int, row: dict[str, object]) -> Record:
     blobs = {name: value for name, value in row.items() if isinstance(value, bytes)}
     values = {name: value for name, value in row.items() if name not in blobs}
     classes = opened.dataset.classes if opened.dataset else ()
@@ -172,9 +171,9 @@ def _record(opened: RecordSet, shard: str, number: int, row: dict[str, Any]) -> 
 
 
 def save_image(record: Record, path: Path) -> None:
-    """Write the record's only bytes field to `path`; raises DataprepError when it has none or several."""
+    """Write the only bytes field of the record to `path`. Raises DataprepError if it has none or several."""
     if len(record.blobs) != 1:
-        raise DataprepError(f"the record has {len(record.blobs)} fields of bytes, so which is the image is not known")
+        raise DataprepError(f"the record has {len(record.blobs)} bytes fields, so the image is ambiguous")
     try:
         write_output(path, next(iter(record.blobs.values())))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`dataprep repair`: gives a damaged set back what can be had without the images, and says what cannot."""
+"""`dataprep repair`: restores what can be restored without the images, and reports the rest."""
 
 import os
 import shutil
@@ -9,48 +9,48 @@ from pathlib import Path
 from dataprep.build.row_digests import SealedDigests, digests_of
 from dataprep.build.workdir import save_row_digests
 from dataprep.errors import DataprepError
+from dataprep.items import StepProgress
 from dataprep.mindrecord.index import IndexWriter
 from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.damage import DamagedSet, noted_digests
-from dataprep.tools.verify import Tell, silent, verify
+from dataprep.tools.verify import no_progress, verify
 from schemas.dataset import Dataset, Shard, file_sha256, load_dataset
 from schemas.layout import ROW_DIGESTS, WORK, index_name
 
-ASIDE = ".aside"  # behind the name of a file while names are swapped
+ASIDE = ".aside"  # suffix of a file while names are swapped
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was done, a sentence each, and what is still wrong."""
+    """The repairs and the remaining problems, a sentence each."""
 
     path: str
     done: list[str]
     problems: list[str]
 
 
-def repair(folder: Path, tell: Tell = silent) -> Repaired:
-    """Give files their names back, and build lost indexes and row digests again, where the sealed digests prove that it
-    is right. `tell` follows the check of the whole set at the end.
+def repair(folder: Path, progress: StepProgress = no_progress) -> Repaired:
+    """Restore file names, and rebuild missing indexes and row digests if the result matches the sealed digests.
 
-    Raises ContractError when the manifest itself is unsound: then nothing says what is right.
+    `progress` shows the check of the whole dataset at the end. Raises ContractError if dataset.json is damaged.
     """
     dataset = load_dataset(folder)
     done = _restore_names(folder, dataset)
     for shard in dataset.shards:
         path, index = folder / shard.name, folder / index_name(shard.name)
-        sound = index.is_file() and file_sha256(index) == shard.index_sha256
-        if not sound and path.is_file() and file_sha256(path) == shard.sha256:
+        intact = index.is_file() and file_sha256(index) == shard.index_sha256
+        if not intact and path.is_file() and file_sha256(path) == shard.sha256:
             _rebuild_index(path, shard)
-            done.append(f"{index.name} was made anew from the data")
+            done.append(f"{index.name} was rebuilt from the data")
     if _rebuild_row_digests(folder, dataset):
-        done.append(f"{ROW_DIGESTS} was made anew from the data")
-    return Repaired(str(folder), done, verify(folder, tell=tell).problems)
+        done.append(f"{ROW_DIGESTS} was rebuilt from the data")
+    return Repaired(str(folder), done, verify(folder, progress=progress).problems)
 
 
 def _restore_names(folder: Path, dataset: Dataset) -> list[str]:
-    """Find files by digest that lie under another name; move all of them aside first, since names may be swapped."""
+    """Rename files that have the digest of another name; in two steps, since names may be swapped."""
     moves = misplaced(folder, dataset)
-    # Killed on the way, the next repair finds them by their digests under these names too; no job sweeps them away.
+    # After a kill, the next repair finds them by digest under these names too; no job deletes them.
     for path in moves:
         os.replace(path, f"{path}{ASIDE}")
     for path, target in moves.items():
@@ -59,7 +59,7 @@ def _restore_names(folder: Path, dataset: Dataset) -> list[str]:
 
 
 def misplaced(folder: Path, dataset: Dataset) -> dict[Path, Path]:
-    """Return the files that lie under another name than they were sealed under, with the path where they belong."""
+    """Return the files with a wrong name, and their sealed paths."""
     shards = dataset.shards
     wanted = {s.sha256: s.name for s in shards} | {s.index_sha256: index_name(s.name) for s in shards}
     sizes = {s.bytes for s in shards} | {s.index_bytes for s in shards}
@@ -67,32 +67,30 @@ def misplaced(folder: Path, dataset: Dataset) -> dict[Path, Path]:
         wanted[dataset.row_digests.sha256] = ROW_DIGESTS
         sizes.add(dataset.row_digests.bytes)
     files = [p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.stat().st_size in sizes]
-    found = {}
+    moves = {}
     for path in sorted(files):
         name = wanted.get(file_sha256(path))
         if name and name != path.name and _is_not(folder / name, wanted, name):
-            found[path] = folder / name
-    return found
+            moves[path] = folder / name
+    return moves
 
 
 def _is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
-    """Whether `path` is missing or not the file that was sealed under `name`."""
+    """Return True if `path` is missing or not the file that was sealed as `name`."""
     return not path.is_file() or wanted.get(file_sha256(path)) != name
 
 
 def _rebuild_index(path: Path, shard: Shard) -> None:
-    """Make the index beside a sound shard; the sealed digest tells whether it is the same."""
+    """Rebuild the index of an undamaged shard, and compare it with the sealed digest."""
     scratch = _scratch(path.parent)
-    made = scratch / index_name(path.name)
+    rebuilt = scratch / index_name(path.name)
     with ShardReader(path) as reader:
         writer = IndexWriter(scratch / path.name, reader.schema)
         writer.add(reader.index_rows())
         writer.close()
-    if file_sha256(made) != shard.index_sha256:
-        raise DataprepError(
-            f"{made} was made anew, but is not what was sealed; this release of SQLite writes otherwise"
-        )
-    os.replace(made, path.with_name(made.name))
+    if file_sha256(rebuilt) != shard.index_sha256:
+        raise DataprepError(f"{rebuilt} differs from the sealed index: this release of SQLite writes different files")
+    os.replace(rebuilt, path.with_name(rebuilt.name))
     scratch.rmdir()
 
 
@@ -103,7 +101,7 @@ def _scratch(folder: Path) -> Path:
 
 
 def _rebuild_row_digests(folder: Path, dataset: Dataset) -> bool:
-    """Restore a damaged file of row digests; return True if it is what was sealed again."""
+    """Restore a damaged file of row digests. Return True if it matches the sealed digest."""
     digests = SealedDigests(folder / ROW_DIGESTS, dataset)
     if not digests.problem:
         return False
@@ -118,10 +116,10 @@ def _rebuild_row_digests(folder: Path, dataset: Dataset) -> bool:
 
 
 def _likely_digests(folder: Path, dataset: Dataset, digests: SealedDigests) -> Iterator[bytes]:
-    """The digests of all rows: those of a sound shard from its data, of others from .work, or from the damaged file."""
+    """Yield the digests of all rows, from undamaged shards, .work, or the damaged file."""
     damaged = DamagedSet(folder, dataset, digests)
     for shard in dataset.shards:
-        if damaged.is_sound(shard):
+        if damaged.is_undamaged(shard):
             yield from digests_of(folder / shard.name)
         elif any(noted_digests(folder, shard)):
             yield from noted_digests(folder, shard)

@@ -1,4 +1,4 @@
-"""`dataprep repair --salvage`: the sound rows of a damaged set as a new sealed set."""
+"""`dataprep repair --salvage`: writes the undamaged rows of a dataset to a new sealed dataset."""
 
 import json
 from collections import Counter
@@ -12,25 +12,26 @@ from dataprep.build.row_digests import SealedDigests, stored_digest
 from dataprep.build.workdir import json_lines, save_row_digests, write_whole
 from dataprep.build.worker import describe_shard
 from dataprep.errors import DataprepError
-from dataprep.items import Reject
+from dataprep.items import Reject, StepProgress
 from dataprep.mindrecord.reader import ShardReader
 from dataprep.mindrecord.writer import ShardWriter
 from dataprep.tools.damage import CheckedRow, DamagedSet
 from dataprep.tools.repair import misplaced
-from dataprep.tools.verify import TELL_EVERY_ROWS, Tell, duplicates_problem, rejects_problem, silent
+from dataprep.tools.verify import PROGRESS_ROWS, duplicates_problem, no_progress, rejects_problem
 from schemas.dataset import Dataset, Shard, Split, load_dataset
 from schemas.layout import DATASET, DUPLICATES, REJECTS, ROW_DIGESTS, index_name
 
 LOST = "lost"  # the reason of a row that could not be saved
 _COLLECTED = "row_digests.collected"  # in NEW until it is sealed
-UNFINISHED = "salvage.unfinished"  # in NEW while its rows are written: the digest of the set they come from
+UNFINISHED = "salvage.unfinished"  # in NEW while its rows are written: the digest of the damaged dataset
 
 
 @dataclass(frozen=True)
 class Salvaged:
-    """A new set from what could be read of another. `lost` counts rows by split; rejects.jsonl names them. `unchecked`
-    counts rows of damaged shards that were written because they decode, though no digest says that they are what was
-    sealed. `unknown` says what else is not known of the set, a sentence each.
+    """The result of a salvage. `lost` counts rows by split; rejects.jsonl lists them.
+
+    `unchecked` counts rows of damaged shards without a digest, written because they decode. `unknown` has a sentence
+    for each other unknown property of the new dataset.
     """
 
     path: str
@@ -43,19 +44,19 @@ class Salvaged:
 
 @dataclass
 class _Salvage:
-    """A salvage under way. `digests` collects those of the rows that were written."""
+    """A running salvage. `digests` collects the digests of the written rows."""
 
     new: Path
     dataset: Dataset
     damaged: DamagedSet
     digests: BinaryIO
-    tell: Tell
+    progress: StepProgress
     lost: list[Reject] = field(default_factory=list)
     unchecked: int = 0
     done: int = 0
 
     def split(self, split: Split) -> Split:
-        """Write the sound rows of a split."""
+        """Write the undamaged rows of a split."""
         if not split.shards:
             return split
         names = [shard.name for shard in split.shards]
@@ -66,14 +67,14 @@ class _Salvage:
         shards = []
         for number, shard in enumerate(split.shards):
             with ShardWriter(self.new, names, number, self.dataset.schema, geometry) as writer:
-                for row in self._sound_rows(split, shard, len(class_rows)):
+                for row in self._undamaged_rows(split, shard, len(class_rows)):
                     self.digests.write(stored_digest(writer.write(row)))
                     class_rows[row[self.dataset.schema.column("label")]] += 1
                 writer.finish()
             shards.append(describe_shard(self.new / shard.name, writer.rows))
         return Split(tuple(class_rows), tuple(shards))
 
-    def _sound_rows(self, split: Split, shard: Shard, classes: int) -> Iterator[dict[str, Any]]:
+    def _undamaged_rows(self, split: Split, shard: Shard, classes: int) -> Iterator[dict[str, Any]]:
         label = self.dataset.schema.column("label")
         for checked in self._rows(split, shard):
             row = checked.row
@@ -81,40 +82,39 @@ class _Salvage:
                 key = checked.key or f"row {checked.number} of {shard.name}"
                 self.lost.append(Reject(key, LOST, f"its row in {shard.name} was damaged"))
             else:
-                self.unchecked += not checked.proven
+                self.unchecked += not checked.verified
                 yield row
             self.done += 1
-            if self.done % TELL_EVERY_ROWS == 0:
-                self.tell("rows read", self.done, self.dataset.written)
+            if self.done % PROGRESS_ROWS == 0:
+                self.progress("rows read", self.done, self.dataset.written)
 
     def _rows(self, split: Split, shard: Shard) -> Iterator[CheckedRow]:
-        if not self.damaged.is_sound(shard):
+        if not self.damaged.is_undamaged(shard):
             yield from self.damaged.rows(split, shard)
             return
         with ShardReader(self.damaged.path(shard)) as reader:
             for number, row in enumerate(reader):
-                yield CheckedRow(number, None, row, proven=True)
+                yield CheckedRow(number, None, row, verified=True)
 
 
-def salvage(folder: Path, new: Path, tell: Tell = silent) -> Salvaged:
-    """Write the rows of `folder` that are sound into a new sealed set in `new`, and list the others as rejects.
+def salvage(folder: Path, new: Path, progress: StepProgress = no_progress) -> Salvaged:
+    """Write the undamaged rows of `folder` to a new sealed dataset in `new`, and list the others as rejects.
 
-    A row is sound when its digest is the one that was sealed; where there is no digest, when it can be read and its
-    image decodes. `tell` is called as rows are done. After a kill the same call starts again from the first row. Raises
-    DataprepError when `new` is not an empty folder.
+    A row is undamaged if it has the sealed digest, or without a digest if its image decodes. After a kill the same call
+    starts again from the first row. Raises DataprepError if `new` is not an empty folder.
     """
     dataset = load_dataset(folder)
     _claim(new, dataset)
     data = {target.name: path for path, target in misplaced(folder, dataset).items()}
     digests = SealedDigests(data.get(ROW_DIGESTS, folder / ROW_DIGESTS), dataset)
     damaged = DamagedSet(folder, dataset, digests, data)
-    splits, gone, unchecked = {}, {}, {}
+    splits, lost, unchecked = {}, {}, {}
     with (new / _COLLECTED).open("w+b") as collected:
-        job = _Salvage(new, dataset, damaged, collected, tell)
+        job = _Salvage(new, dataset, damaged, collected, progress)
         for name, split in dataset.splits.items():
             lost_before, unchecked_before = len(job.lost), job.unchecked
             splits[name] = job.split(split)
-            gone[name] = len(job.lost) - lost_before
+            lost[name] = len(job.lost) - lost_before
             unchecked[name] = job.unchecked - unchecked_before
         collected.seek(0)
         sealed = save_row_digests(new, iter(lambda: collected.read(1 << 20), b""))
@@ -122,7 +122,7 @@ def salvage(folder: Path, new: Path, tell: Tell = silent) -> Salvaged:
     rejects, duplicates, unknown = _lists(folder, dataset)
     write_whole(new / REJECTS, rejects + json_lines(reject.to_dict() for reject in job.lost))
     write_whole(new / DUPLICATES, duplicates or b"")
-    made = replace(
+    salvaged = replace(
         dataset,
         splits=splits,
         rejected=Counter(dataset.rejected) + Counter({LOST: len(job.lost)}),
@@ -130,20 +130,20 @@ def salvage(folder: Path, new: Path, tell: Tell = silent) -> Salvaged:
         plan={**dataset.plan, "salvaged_from": dataset.digest},
         row_digests=sealed,
     )
-    write_whole(new / DATASET, made.to_json())
+    write_whole(new / DATASET, salvaged.to_json())
     (new / UNFINISHED).unlink()
     if any(unchecked.values()):
         rows = sum(unchecked.values())
-        unknown.insert(0, f"whether {rows} rows of damaged shards are what was sealed: {digests.unknown}")
+        unknown.insert(0, f"{rows} rows of damaged shards may have changed since sealing: {digests.unknown}")
     return Salvaged(
-        str(new), made.digest, {name: split.rows for name, split in splits.items()}, gone, unchecked, unknown
+        str(new), salvaged.digest, {name: split.rows for name, split in splits.items()}, lost, unchecked, unknown
     )
 
 
 def _claim(new: Path, dataset: Dataset) -> None:
-    """Make the folder of a new set, or empty it of what a killed salvage of the same set has left in it."""
+    """Create the folder of the new dataset, or remove the files of a killed salvage of the same dataset."""
     mark = new / UNFINISHED
-    if mark.is_file() and mark.read_text() in ("", dataset.digest):  # empty: killed before it was written
+    if mark.is_file() and mark.read_text() in ("", dataset.digest):  # empty: killed while writing it
         names = [name for shard in dataset.shards for name in (shard.name, index_name(shard.name))]
         lists = [f"{listed}{end}" for listed in (REJECTS, DUPLICATES, ROW_DIGESTS, DATASET) for end in ("", ".part")]
         for name in (DATASET, _COLLECTED, *names, *lists):
@@ -156,7 +156,7 @@ def _claim(new: Path, dataset: Dataset) -> None:
 
 
 def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[str]]:
-    """The lists of rejected files and of equal pictures (None where that is lost), and what is not known of them."""
+    """Return the lists of rejected files and duplicates (None if lost), and a sentence for each loss."""
     unknown = []
     if not rejects_problem(folder, dataset):
         rejects = (folder / REJECTS).read_bytes()
@@ -169,12 +169,12 @@ def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[st
     if not duplicates_problem(folder, dataset):
         duplicates = (folder / DUPLICATES).read_bytes()
     else:
-        unknown.append(f"which pictures are equal: {DUPLICATES} is missing or damaged")
+        unknown.append(f"the duplicates: {DUPLICATES} is missing or damaged")
     return rejects, duplicates, unknown
 
 
-def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, Any]], int]:
-    """As many lines of each reason as the manifest counts, and how many of them could not be read and have no name."""
+def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, str | int]], int]:
+    """Return as many rejects per reason as dataset.json counts, and the number of those without a name."""
     left = Counter(dataset.rejected)
     known = []
     for line in path.read_bytes().splitlines() if path.is_file() else ():
@@ -184,6 +184,6 @@ def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, Any]], 
                 left[reject.reason] -= 1
                 known.append(reject.to_dict())
     unnamed = [reason for reason, count in sorted(left.items()) for _ in range(count)]
-    detail = f"its name is not known: {REJECTS} was missing or damaged"
+    detail = f"name unknown: {REJECTS} was missing or damaged"
     lines = [Reject(f"unknown file {number}", reason, detail).to_dict() for number, reason in enumerate(unnamed, 1)]
     return known + lines, len(unnamed)

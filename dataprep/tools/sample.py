@@ -1,4 +1,4 @@
-"""`dataprep sample`: a small set of drawn images, and a few broken and odd files as raw folders hold them."""
+"""`dataprep sample`: a small set of drawn images, with a few broken and unusual files as in real folders."""
 
 import io
 import math
@@ -20,24 +20,24 @@ Outline = list[Point]
 
 @dataclass(frozen=True)
 class Sample:
-    """What was drawn: `broken` files will be refused, `odd` ones normalised."""
+    """The drawn files. `broken` ones will be rejected, `unusual` ones normalised."""
 
     path: str
     images: int
     classes: list[str]
     broken: list[str]
-    odd: list[str]
+    unusual: list[str]
 
 
 def draw_sample(folder: Path, images: int = 1200, classes: int = 6, seed: int = 0) -> Sample:
     """Draw `images` images in `classes` class folders below `folder`, the same for the same seed.
 
-    Raises DataprepError when the folder is not empty or the numbers make no sense.
+    Raises DataprepError if the folder is not empty or a number is out of range.
     """
     if not 2 <= classes <= len(SHAPES):
         raise DataprepError(f"--classes {classes}: choose 2 to {len(SHAPES)}")
     if images < 2 * classes:
-        raise DataprepError(f"--images {images}: choose at least two a class, {2 * classes}")
+        raise DataprepError(f"--images {images}: choose at least two per class, {2 * classes}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataprepError(f"{folder} is not an empty folder; choose another")
     names = list(SHAPES)[:classes]
@@ -49,16 +49,16 @@ def draw_sample(folder: Path, images: int = 1200, classes: int = 6, seed: int = 
         kind = rng.choice(("jpg", "png"))
         path = folder / name / f"{name}_{number // classes:04d}.{kind}"
         path.write_bytes(_encoded(draw(name, rng), kind))
-    broken, odd = _spoil(folder, names, random.Random(f"{seed}:odd"))
-    return Sample(str(folder), images, sorted(names), broken, odd)
+    broken, unusual = _add_problems(folder, names, random.Random(f"{seed}:odd"))
+    return Sample(str(folder), images, sorted(names), broken, unusual)
 
 
 def draw(name: str, rng: random.Random) -> Image.Image:
-    """One shape of this name on a textured ground: place, size, angle and colours by `rng`."""
+    """Draw a shape on a textured background, with random position, size, angle and colours."""
     width = rng.randint(*SIDES)
     height = min(max(round(width * rng.uniform(0.8, 1.25)), SIDES[0]), SIDES[1])
-    ground_colour, colour = _two_colours(rng)
-    image = _ground(width, height, ground_colour, rng)
+    background_colour, colour = _two_colours(rng)
+    image = _texture(width, height, background_colour, rng)
     radius = min(width, height) * rng.uniform(0.36, 0.48)
     centre = rng.uniform(radius, width - radius), rng.uniform(radius, height - radius)
     # Drawn at four times the size and shrunk, for smooth edges.
@@ -66,28 +66,28 @@ def draw(name: str, rng: random.Random) -> Image.Image:
     pen = ImageDraw.Draw(mask)
     angle = rng.uniform(-0.4, 0.4)
     for outline, value in SHAPES[name]():
-        pen.polygon([_place(point, centre, radius, angle) for point in outline], fill=value)
-    paint = _ground(width, height, colour, rng)
+        pen.polygon([_to_pixels(point, centre, radius, angle) for point in outline], fill=value)
+    paint = _texture(width, height, colour, rng)
     image.paste(paint, mask=mask.resize((width, height), Image.Resampling.BOX))
     return image
 
 
-def _place(point: Point, centre: Point, radius: float, angle: float) -> Point:
+def _to_pixels(point: Point, centre: Point, radius: float, angle: float) -> Point:
     x, y = (radius * value for value in point)
     turned = x * math.cos(angle) - y * math.sin(angle), x * math.sin(angle) + y * math.cos(angle)
     return 4 * (centre[0] + turned[0]), 4 * (centre[1] + turned[1])
 
 
 def _two_colours(rng: random.Random) -> tuple[list[int], list[int]]:
-    """A ground and a shape colour that can be told apart, also in grey."""
+    """Return a background and a shape colour that differ, also in grey."""
     while True:
         first, second = ([rng.randint(20, 235) for _ in range(3)] for _ in range(2))
         if abs(sum(first) - sum(second)) > 150:
             return first, second
 
 
-def _ground(width: int, height: int, colour: list[int], rng: random.Random) -> Image.Image:
-    """A patch of `colour` with soft blotches and fine grain."""
+def _texture(width: int, height: int, colour: list[int], rng: random.Random) -> Image.Image:
+    """Return a texture of `colour` with soft blotches and fine grain."""
     noise = np.random.default_rng(rng.getrandbits(64))
     blotches = Image.fromarray(noise.integers(0, 255, (5, 5), dtype=np.uint8)).resize(
         (width, height), Image.Resampling.BICUBIC
@@ -98,7 +98,7 @@ def _ground(width: int, height: int, colour: list[int], rng: random.Random) -> I
 
 
 def _regular(corners: int, radii: tuple[float, ...] = (1.0,)) -> Outline:
-    """A polygon whose corners lie at the given radii in turn."""
+    """Return a polygon whose corners alternate between the radii."""
     step = 2 * math.pi / corners
     return [
         (radii[i % len(radii)] * math.cos(i * step), radii[i % len(radii)] * math.sin(i * step)) for i in range(corners)
@@ -123,7 +123,7 @@ def _crescent() -> Outline:
 
 _ARROW: Outline = [(1, 0), (0.15, 0.75), (0.15, 0.3), (-0.95, 0.3), (-0.95, -0.3), (0.15, -0.3), (0.15, -0.75)]
 _BAR: Outline = [(1, 0.22), (-1, 0.22), (-1, -0.22), (1, -0.22)]
-# A shape is a list of outlines with the value to fill them: 255 paints, 0 cuts out.
+# A shape is a list of outlines with fill values: 255 paints, 0 cuts out.
 SHAPES: dict[str, Callable[[], list[tuple[Outline, int]]]] = {
     "circle": lambda: [(_regular(60), 255)],
     "cross": lambda: [(_cross(), 255)],
@@ -144,8 +144,8 @@ def _encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _spoil(folder: Path, names: list[str], rng: random.Random) -> tuple[list[str], list[str]]:
-    """Add what real folders hold; the names of the broken and of the odd files."""
+def _add_problems(folder: Path, names: list[str], rng: random.Random) -> tuple[list[str], list[str]]:
+    """Add broken and unusual files; return the names of both."""
     first, second = names[0], names[1]
     whole = _encoded(draw(first, rng), "jpg")
     turned = draw(second, rng)
@@ -157,12 +157,12 @@ def _spoil(folder: Path, names: list[str], rng: random.Random) -> tuple[list[str
         f"{first}/empty.png": b"",
         f"{second}/not_found.jpg": b"404: the picture that you are looking for is not here\n",
     }
-    odd = {
+    unusual = {
         f"{second}/phone_portrait.jpg": _encoded(turned.transpose(Image.Transpose.ROTATE_90), "jpg", exif=exif),
         f"{first}/print_cmyk.jpg": _encoded(draw(first, rng).convert("CMYK"), "jpg"),
         f"{second}/scan_16bit.png": _encoded(Image.fromarray(deep), "png"),
         f"{first}/.DS_Store": b"\0\0\0\1Bud1" + bytes(64),
     }
-    for name, data in {**broken, **odd}.items():
+    for name, data in {**broken, **unusual}.items():
         (folder / name).write_bytes(data)
-    return list(broken), list(odd)
+    return list(broken), list(unusual)

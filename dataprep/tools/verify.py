@@ -1,9 +1,8 @@
-"""`dataprep verify`: is a sealed set still what was sealed?"""
+"""`dataprep verify`: checks that a sealed dataset is unchanged."""
 
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from dataprep.build.row_digests import SealedDigests
 from dataprep.build.workdir import rows_file
 from dataprep.errors import DataprepError, TryLater
 from dataprep.images.check import image_size
+from dataprep.items import StepProgress
 from dataprep.mindrecord.index import read_index
 from dataprep.mindrecord.reader import ShardReader
 from dataprep.tools.damage import DamagedSet
@@ -26,20 +26,18 @@ from schemas.process.temporary_folder import temporary_folder_problem
 from schemas.storage.files import listing
 
 DECODE_DEADLINE_S = 60.0
-ROWS_NAMED = 5  # in a sentence; Verdict.damaged names all
-TELL_EVERY_ROWS = 500
+ROWS_NAMED = 5  # in a message; Verdict.damaged has all
+PROGRESS_ROWS = 500
 VERIFIED = "rows verified"
 
-Tell = Callable[[str, int, int], None]  # what is at hand, how much of it is done, how much there is
 
-
-def silent(what: str, done: int, total: int) -> None:
-    """A Tell that shows nothing."""
+def no_progress(step: str, done: int, total: int) -> None:
+    """Show nothing; a StepProgress."""
 
 
 @dataclass(frozen=True)
 class DamagedRow:
-    """A row that is not what was sealed: its number in the shard, and its key where that is known."""
+    """A damaged row: its number in the shard, and its key if known."""
 
     row: int
     key: str | None
@@ -47,8 +45,9 @@ class DamagedRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was checked, whether every byte was read for it, and every problem that was found, in words. `damaged` lists
-    the damaged rows by shard, as far as they are known.
+    """The result of a check. `full` is True if every byte was read.
+
+    `problems` has a sentence each; `damaged` lists the damaged rows by shard, as far as they are known.
     """
 
     path: str
@@ -60,43 +59,42 @@ class Verdict:
     damaged: dict[str, list[DamagedRow]] = field(default_factory=dict)
 
 
-def verify(folder: Path, full: bool = True, decode: bool = False, tell: Tell = silent) -> Verdict:
-    """Check the files of a sealed set against its manifest; raises ContractError when there is no sound manifest.
+def verify(folder: Path, full: bool = True, decode: bool = False, progress: StepProgress = no_progress) -> Verdict:
+    """Check the files of a sealed dataset against dataset.json. Raises ContractError if that is missing or damaged.
 
-    Always: every file is there with its size, the index digests and row counts hold, nothing else claims to be
-    part of the set. With `full` every byte is read: digests, and the index against the data; of a damaged shard the
-    damaged rows are named. With `decode` MindSpore decodes every image, in a child process that may die over it.
-    `tell` is called as rows are done.
+    Always checked: the size of every file, index digests and row counts, and that there are no other shards. `full`
+    reads every byte: digests, index against data, and the damaged rows of damaged shards. `decode` decodes every image
+    with MindSpore, in a child process because the decoder may crash.
     """
     dataset = load_dataset(folder)
     problems = _foreign(folder, dataset) + rejects_problem(folder, dataset) + duplicates_problem(folder, dataset)
     digests = SealedDigests(folder / ROW_DIGESTS, dataset, full)
     problems += [digests.problem] if digests.problem else []
-    look = _DeepLook(folder, dataset, digests, tell)
+    deep = _DeepCheck(folder, dataset, digests, progress)
     for split in dataset.splits.values():
         for shard in split.shards:
-            found = file_problems(folder, [shard])
-            problems += found or _row_problems(folder, shard)
+            file_problem = file_problems(folder, [shard])
+            problems += file_problem or _row_problems(folder, shard)
             if full and (folder / shard.name).is_file():
-                problems += look.problems(split, shard, index_too=not found)
-            look.done += shard.rows
-            tell(VERIFIED, look.done, dataset.written)
+                problems += deep.problems(split, shard, check_index=not file_problem)
+            deep.done += shard.rows
+            progress(VERIFIED, deep.done, dataset.written)
     if decode and not problems:
         problems += _decode_problems(folder, dataset)
     if not problems:
         problems += _class_problems(folder, dataset)
-    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, look.damaged)
+    return Verdict(str(folder), dataset.digest, len(dataset.shards), dataset.written, full, problems, deep.damaged)
 
 
 def _foreign(folder: Path, dataset: Dataset) -> list[str]:
     known = {shard.name for shard in dataset.shards}
     names = sorted(path.name for split in SPLITS for path in listing(folder, f"{split}.mindrecord*"))
-    strange = [name for name in names if name not in known and name.removesuffix(".db") not in known]
-    return [f"{name} is not part of the sealed set; MindDataset may take it for one" for name in strange]
+    foreign = [name for name in names if name not in known and name.removesuffix(".db") not in known]
+    return [f"{name} is not part of the dataset; MindDataset may read it as a shard" for name in foreign]
 
 
 def duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
-    """What is wrong with the list of equal pictures, in at most one sentence."""
+    """Return the problem of duplicates.jsonl, if there is one."""
     path = folder / DUPLICATES
     if not path.is_file():
         return [f"{DUPLICATES} is missing"]
@@ -106,35 +104,32 @@ def duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
 
 
 def rejects_problem(folder: Path, dataset: Dataset) -> list[str]:
-    """What is wrong with the list of rejected files, in at most one sentence."""
+    """Return the problem of rejects.jsonl, if there is one."""
     path = folder / REJECTS
     if not path.is_file():
         return [f"{REJECTS} is missing"]
     try:
         reasons = Counter(json.loads(line)["reason"] for line in path.read_bytes().splitlines())
     except (ValueError, KeyError, TypeError):
-        return [f"{REJECTS} has a line that is no reject"]
-    return (
-        []
-        if reasons == Counter(dataset.rejected)
-        else [f"{REJECTS} does not list what the manifest counts as rejected"]
-    )
+        return [f"{REJECTS} has an invalid line"]
+    return [] if reasons == Counter(dataset.rejected) else [f"{REJECTS} differs from the counts in dataset.json"]
 
 
 def _row_problems(folder: Path, shard: Shard) -> list[str]:
-    """Row counts and names: what the header and the index say of themselves."""
+    """Check row counts and names in the header and the index."""
     try:
         with ShardReader(folder / shard.name) as reader:
-            rows, named = reader.rows, reader.own_name
+            rows, sealed_name = reader.rows, reader.own_name
             indexed = sum(1 for _ in islice(read_index(reader.path, reader.schema), shard.rows + 1))
     except ContractError as error:
         return [str(error)]
     except OSError as error:
         return [f"{shard.name} cannot be read: {error.strerror}"]
     problems = []
-    if named != shard.name:
+    if sealed_name != shard.name:
         problems.append(
-            f"{shard.name} holds the data of {named}: files were swapped or renamed; 'dataprep repair' restores them"
+            f"{shard.name} contains the data of {sealed_name}: files were swapped or renamed; "
+            "'dataprep repair' restores them"
         )
     if rows != shard.rows:
         problems.append(f"{shard.name} has {many(rows, 'row')}, {shard.rows:,} {were(shard.rows)} sealed")
@@ -144,32 +139,32 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
     return problems
 
 
-class _DeepLook:
-    """Reads the shards of a set to their last byte. `done` counts the rows of the shards before the one at hand."""
+class _DeepCheck:
+    """Reads every byte of the shards. `done` counts the rows of the finished shards."""
 
-    def __init__(self, folder: Path, dataset: Dataset, digests: SealedDigests, tell: Tell) -> None:
+    def __init__(self, folder: Path, dataset: Dataset, digests: SealedDigests, progress: StepProgress) -> None:
         self.damaged: dict[str, list[DamagedRow]] = {}
         self.done = 0
         self._folder = folder
         self._rows = dataset.written
         self._no_digests = digests.unknown
         self._set = DamagedSet(folder, dataset, digests)
-        self._tell = tell
+        self._progress = progress
 
-    def problems(self, split: Split, shard: Shard, index_too: bool) -> list[str]:
-        """What is wrong with a shard, a sentence each."""
+    def problems(self, split: Split, shard: Shard, check_index: bool) -> list[str]:
+        """Return the problems of a shard, a sentence each."""
         path = self._folder / shard.name
         problems = []
         try:
-            damage = "is not what was sealed (its sha256 differs)" if file_sha256(path) != shard.sha256 else ""
+            damage = "is damaged (its sha256 differs)" if file_sha256(path) != shard.sha256 else ""
         except OSError as error:
             damage = f"cannot be read: {error.strerror}"
         if damage:
             problems.append(f"{shard.name} {damage}; {self._damaged_rows(split, shard)}")
-        if index_too:
+        if check_index:
             try:
                 with ShardReader(path) as reader:
-                    problem = reader.index_problem(lambda number: self._tell_row(VERIFIED, number))
+                    problem = reader.index_problem(lambda number: self._show_row(VERIFIED, number))
             except ContractError as error:
                 problem = str(error)
             except OSError as error:
@@ -177,28 +172,28 @@ class _DeepLook:
             problems += [problem] if problem else []
         return problems
 
-    def _tell_row(self, what: str, number: int) -> None:
-        if number % TELL_EVERY_ROWS == 0:
-            self._tell(what, self.done + number, self._rows)
+    def _show_row(self, step: str, number: int) -> None:
+        if number % PROGRESS_ROWS == 0:
+            self._progress(step, self.done + number, self._rows)
 
     def _damaged_rows(self, split: Split, shard: Shard) -> str:
-        """Which rows of a damaged shard are damaged, as far as it can be known."""
-        found: list[DamagedRow] = []
-        unproven = 0
-        for row in self._set.rows(split, shard, decode_unproven=False):
+        """Return a sentence about the damaged rows of a damaged shard, and record them."""
+        damaged: list[DamagedRow] = []
+        unverified = 0
+        for row in self._set.rows(split, shard, decode_unverified=False):
             if row.row is None:
-                found.append(DamagedRow(row.number, row.key))
-            unproven += not row.proven
-            self._tell_row("rows searched for damage", row.number)
-        if found:
-            self.damaged[shard.name] = found
-        named = ", ".join(f"{row.row} ('{row.key}')" if row.key else f"{row.row}" for row in found[:ROWS_NAMED])
-        more = f" and {len(found) - ROWS_NAMED} more" if len(found) > ROWS_NAMED else ""
-        if unproven:
+                damaged.append(DamagedRow(row.number, row.key))
+            unverified += not row.verified
+            self._show_row("rows searched for damage", row.number)
+        if damaged:
+            self.damaged[shard.name] = damaged
+        named = ", ".join(f"{row.row} ('{row.key}')" if row.key else f"{row.row}" for row in damaged[:ROWS_NAMED])
+        more = f" and {len(damaged) - ROWS_NAMED} more" if len(damaged) > ROWS_NAMED else ""
+        if unverified:
             unknown = f"cannot tell which rows are damaged: {self._no_digests}"
-            return f"{unknown}; unreadable: row {named}{more}" if found else unknown
-        if not found:
-            return "no row is damaged: the damage lies in the header or between rows"
+            return f"{unknown}; unreadable: row {named}{more}" if damaged else unknown
+        if not damaged:
+            return "no row is damaged: the damage is in the header or between rows"
         return f"damaged: row {named}{more}"
 
 
@@ -222,7 +217,7 @@ def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
 
 
 def _note_from_data(path: Path, dataset: Dataset, scratch: Path) -> Path:
-    """The ROWS file of a shard that came without one: keys and labels from the data, sides from the images."""
+    """Write the missing ROWS file of a shard: keys and labels from the data, sizes from the images."""
     image, label, key = (dataset.schema.column(role) for role in ("image", "label", "key"))
     noted = scratch / ROWS
     with ShardReader(path) as reader, noted.open("w") as rows:
@@ -237,12 +232,12 @@ def _class_problems(folder: Path, dataset: Dataset) -> list[str]:
     label = dataset.schema.column("label")
     if label not in indexed:
         return []
-    column = indexed.index(label) - len(indexed)  # the indexed values end an index row
+    column = indexed.index(label) - len(indexed)  # the indexed values are the last of an index row
     problems = []
     for name, split in dataset.splits.items():
         counts: Counter[int] = Counter()
         for shard in split.shards:
             counts.update(row[column] for row in read_index(folder / shard.name, dataset.schema))
         if [counts.pop(number, 0) for number in range(len(dataset.classes))] != list(split.class_rows) or counts:
-            problems.append(f"the labels of {name} are not those that the manifest counts")
+            problems.append(f"the labels of {name} differ from the counts in dataset.json")
     return problems

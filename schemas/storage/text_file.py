@@ -1,9 +1,7 @@
 """Read small text files that people write: class lists and TOML options, from any editor."""
 
 import codecs
-import importlib
 from pathlib import Path
-from typing import Any
 
 from schemas.errors import ContractError
 from schemas.storage.regular_file import open_regular
@@ -33,24 +31,3 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Unusable(f"{path} is not UTF-8 text (line {line}); save it as UTF-8") from None
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file of options. Raises Unusable."""
-    toml = _toml_reader()
-    try:
-        values: dict[str, Any] = toml.loads(read_text(path))
-    except toml.TOMLDecodeError as error:
-        raise Unusable(f"{path} is not valid TOML: {error}") from None
-    except RecursionError:
-        raise Unusable(f"{path} is not valid TOML: its values are nested too deeply") from None
-    return values
-
-
-def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # tomllib since Python 3.11
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-    raise Unusable("--config needs a TOML reader on Python 3.10: pip install tomli")

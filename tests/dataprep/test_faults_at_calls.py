@@ -15,7 +15,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.items import ClosedFolder
 from dataprep.job import preflight
 from dataprep.plan.store import Plan
-from dataprep.sources.closed import check_passing
+from dataprep.sources.closed import check_temporary
 from schemas.storage.files import files_below, listing
 from schemas.storage.sqlite_errors import disk_error
 from tests.dataprep.conftest import shard
@@ -117,7 +117,7 @@ def test_what_a_signal_interrupts_is_begun_again() -> None:
     def never() -> None:
         raise InterruptedError(errno.EINTR, "x", "/y")
 
-    with pytest.raises(TryLater, match="signals interrupt what is done at /y"):
+    with pytest.raises(TryLater, match="signals keep interrupting file operations at /y"):
         disk.uninterrupted(Path("/x"), never)
 
 
@@ -130,8 +130,8 @@ def test_what_a_signal_interrupts_is_begun_again() -> None:
         (errno.EREMOTEIO, 75, "the disk fails at /x"),
         (errno.ESTALE, 75, "the disk fails at /x"),
         (errno.ENOENT, 1, "/x is gone"),
-        (errno.EACCES, 1, "may not use /x"),
-        (errno.EUCLEAN, 1, "cannot go on at /x"),
+        (errno.EACCES, 1, "no access to /x"),
+        (errno.EUCLEAN, 1, "cannot continue at /x"),
     ],
 )
 def test_each_error_has_its_sentence_and_exit_code(number: int, code: int, says: str) -> None:
@@ -164,7 +164,7 @@ def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monke
 @pytest.mark.parametrize("number", [errno.EINTR, errno.EMFILE])
 def test_what_is_wrong_with_this_process_is_not_blamed_on_source(tmp_path: Path, number: int) -> None:
     with pytest.raises(OSError, match="why") as raised:
-        check_passing(tmp_path, ClosedFolder("cat", number, "why"))
+        check_temporary(tmp_path, ClosedFolder("cat", number, "why"))
     assert (raised.value.errno, raised.value.filename) == (number, f"{tmp_path}/cat")
 
 
@@ -176,5 +176,5 @@ def test_a_receipt_that_is_gone_before_the_seal_is_said(
         return []
 
     monkeypatch.setattr(pipeline, "_find_duplicates", remove)
-    with pytest.raises(DataprepError, match=r"val\.mindrecord0 was built and .* are gone now"):
+    with pytest.raises(DataprepError, match=r"the files of val\.mindrecord0 or its receipt in .* are missing"):
         shard(raw, tmp_path / "out", num_shards=2)

@@ -14,7 +14,7 @@ import pytest
 from dataprep import pipeline
 from dataprep.build import scheduler, worker
 from dataprep.build.workdir import Workdir
-from dataprep.errors import DataprepError, DataRefused, TryLater
+from dataprep.errors import DataprepError, DataRejected, TryLater
 from dataprep.mindrecord.reader import ShardReader
 from dataprep.options import Budget
 from dataprep.tools.verify import verify
@@ -82,9 +82,9 @@ def test_a_complete_job_run_again_says_so(raw: Path, sealed: Path) -> None:
 
 
 def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Path) -> None:
-    with pytest.raises(DataprepError, match=r"was begun with --seed 0, this command says 1"):
+    with pytest.raises(DataprepError, match=r"was started with --seed 0, this command has 1"):
         shard(raw, sealed, num_shards=3, seed=1)
-    with pytest.raises(DataprepError, match=r"was begun with --num-shards 3, this command says unset"):
+    with pytest.raises(DataprepError, match=r"was started with --num-shards 3, this command has unset"):
         shard(raw, sealed)
 
 
@@ -148,9 +148,7 @@ def test_other_files_by_another_path_are_refused_in_one_sentence(raw: Path, seal
         (sealed / "dataset.json").unlink()
     with pytest.raises(DataprepError) as refused:
         shard(other, sealed, num_shards=3)
-    assert f"was begun with SOURCE {raw}, and {other} does not hold the same: 'cat/01.png' has changed" in str(
-        refused.value
-    )
+    assert f"was started with SOURCE {raw}, and {other} differs: 'cat/01.png' has changed" in str(refused.value)
 
 
 def test_only_missing_shards_are_built_again(raw: Path, sealed: Path) -> None:
@@ -207,7 +205,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
 
 def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
     with pytest.raises(
-        DataprepError, match=r"with --seed 0, --num-shards 3, this .* says --seed 1, --num-shards unset"
+        DataprepError, match=r"with --seed 0, --num-shards 3, this .* has --seed 1, --num-shards unset"
     ):
         shard(raw, sealed, seed=1)
 
@@ -215,14 +213,16 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
 def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
-    with pytest.raises(DataRefused, match=r"1 of 41 files was refused \(1 empty\), more than --max-rejects 1% allows"):
+    with pytest.raises(
+        DataRejected, match=r"1 of 41 files was rejected \(1 empty\), more than --max-rejects 1% allows"
+    ):
         shard(raw, out)
     assert not (out / "dataset.json").exists()
     assert json.loads((out / ".work" / "rejects.jsonl").read_text())["key"] == "cat/bad.jpg"
     with pytest.raises(ContractError) as unsealed:
         load_dataset(out)
     assert str(unsealed.value) == (
-        f"{out} is not sealed: its job was rejected: 1 of 41 files was refused (1 empty), more than --max-rejects 1% "
+        f"{out} is not sealed: its job was rejected: 1 of 41 files was rejected (1 empty), more than --max-rejects 1% "
         f"allows (the same command with a larger --max-rejects seals what was built). The refused files are listed in "
         f"{out}/.work/rejects.jsonl; once mended, --retry-rejects has them looked at again"
     )
@@ -234,16 +234,16 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
 def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files: Files, tmp_path: Path) -> None:
     contents = {f"a/{number}.jpg": picture(number) for number in range(9)} | {"a/bad.jpg": b"text"}
     source = files(contents)
-    with pytest.raises(DataRefused) as refused:
+    with pytest.raises(DataRejected) as refused:
         shard(source, tmp_path / "out")
     assert "--ignore" not in str(refused.value)
     (source / "a" / "bad.jpg").rename(source / "a" / "x.svg")
-    with pytest.raises(DataRefused, match=r"--ignore '\*\.svg' --restart leaves out 1"):
+    with pytest.raises(DataRejected, match=r"--ignore '\*\.svg' --restart ignores 1"):
         shard(source, tmp_path / "again")
 
 
 def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(DataRefused, match="none of the 1 file could be written"):
+    with pytest.raises(DataRejected, match="none of the 1 file could be written"):
         shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
 
 
@@ -267,14 +267,14 @@ def test_two_jobs_on_one_target_are_told_apart(raw: Path, tmp_path: Path) -> Non
 def test_a_target_with_other_shards_in_it_is_refused(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.mindrecord0").write_bytes(b"x")
-    with pytest.raises(DataprepError, match=r"holds train\.mindrecord0, which no job in it has written"):
+    with pytest.raises(DataprepError, match=r"has the file train\.mindrecord0, but no job"):
         shard(raw, tmp_path / "out")
 
 
 def test_a_target_inside_the_source_is_refused(raw: Path) -> None:
-    with pytest.raises(DataprepError, match="lies in SOURCE"):
+    with pytest.raises(DataprepError, match="is in SOURCE"):
         shard(raw, raw / "out")
-    with pytest.raises(DataprepError, match=r"--quarantine .* lies in SOURCE"):
+    with pytest.raises(DataprepError, match=r"--quarantine .* is in SOURCE"):
         shard(raw, raw.parent / "out", quarantine=raw / "aside")
 
 
@@ -390,7 +390,7 @@ def test_a_signal_ends_the_job_with_its_code_and_says_how_to_go_on(
         job.send_signal(number)
         said = job.stderr.read()
     assert job.returncode == code
-    assert re.search(r"stopped; \d+ of 1\d shards are built; the same command goes on", said)
+    assert re.search(r"stopped; \d+ of 1\d shards are built; run the same command to resume", said)
     assert "Traceback" not in said
     shard(raw, out, num_shards=8)
 

@@ -10,14 +10,13 @@ from typing import Any, NoReturn
 
 import click
 
+from schemas.command_line import PathType, label
 from schemas.counting import many
 from schemas.process.locale import use_utf8
 from schemas.process.streams import prepare_streams, print_result
 from schemas.process.working_directory import directory_problem
-from trainer.cli.labels import label
 from trainer.cli.options import (
     VERBOSE_HELP,
-    PathType,
     device_options,
     measure_output_options,
     options,

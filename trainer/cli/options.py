@@ -1,8 +1,5 @@
 """Options that commands share, and their file: declared here, read by click."""
 
-import difflib
-import json
-import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,11 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from schemas.config_lists import CONFIG_FILE
-from schemas.process.working_directory import directory_problem
-from schemas.storage.text_file import Unusable, read_toml
+from schemas.command_line import PathType, use_config_file
 from trainer.device.precision import AMP_DTYPES, AMP_LEVELS
-from trainer.errors import WrongUsage
 from trainer.feed.recipes import RECIPES
 from trainer.nn.models import MODELS
 from trainer.nn.optimizer import OPTIMIZERS
@@ -28,57 +22,12 @@ NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "
 BY_DEVICE = "[default: by device]"
 
 
-class PathType(click.Path):
-    """click.Path that refuses a relative path where the working directory cannot be entered, with the right cause."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert and check as click.Path does."""
-        problem = directory_problem(os.fspath(value))
-        if problem:
-            self.fail(problem, param, ctx)
-        return super().convert(value, param, ctx)
-
-
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Callback of --config: the file's values become the command's defaults, so that a flag still wins.
-
-    Raises TrainerError with the file's name for a key that is no option and a value that its option does not take.
-    """
-    if value is None:
-        return None
-    own = {option.name: option for option in context.command.params if option.name}
-    known = {name.replace("_", "-") for name in {*own, *_names(run_options)}}  # one file serves every such command
-    defaults = {}
-    try:
-        values = read_toml(Path(value))
-    except Unusable as error:
-        raise WrongUsage(str(error)) from None
-    for key, entry in values.items():
-        shown, name = key.replace("_", "-"), key.replace("-", "_")
-        if shown not in known - NOT_IN_A_FILE:
-            raise WrongUsage(f"{value}: unknown key '{key}'; {_near_key(shown, known - NOT_IN_A_FILE)}")
-        if name in own:
-            _check_value(own[name], context, value, key, entry)
-        defaults[name] = entry
-    context.default_map = {**(context.default_map or {}), **defaults}
-    context.meta[CONFIG_FILE] = value
+    """Callback of --config: take defaults from a TOML file. One file serves all commands with options of `run`."""
+    if value is not None:
+        names = {str(option.name) for option in context.command.params} | _names(run_options)
+        use_config_file(context, Path(value), [name for name in names if name.replace("_", "-") not in NOT_IN_A_FILE])
     return value
-
-
-def _near_key(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
-
-
-def _check_value(option: click.Parameter, context: click.Context, path: str, key: str, value: Any) -> None:
-    """Have click convert the value here, where it is known that it stands in a file."""
-    if getattr(option, "multiple", False) and not isinstance(value, list):
-        raise WrongUsage(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
-    try:
-        option.type_cast_value(context, value)
-    except (click.BadParameter, TypeError) as error:
-        said = error.message if isinstance(error, click.BadParameter) else f"{value!r} is not a valid value"
-        raise WrongUsage(f"{path}: '{key}': {said}") from None
 
 
 def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:

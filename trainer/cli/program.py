@@ -4,9 +4,9 @@ import sys
 
 import click
 
+from schemas.command_line import HELP_SHOWN, label, usage_error
 from schemas.errors import ContractError
 from schemas.process.working_directory import leave_unusable_directory
-from trainer.cli.labels import HELP_SHOWN, label, usage_error
 from trainer.errors import Interrupted, TrainerError, disk_error, disk_error_behind
 
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130

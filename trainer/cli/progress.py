@@ -7,9 +7,8 @@ from typing import Any, TextIO
 
 import click
 
-from schemas.config_lists import replaced_lists
+from schemas.command_line import label, replaced_lists
 from schemas.counting import many
-from trainer.cli.labels import label
 from trainer.decisions import Decision, settings_table
 from trainer.device import rank
 from trainer.training.progress import EpochReport, Progress, StepReport

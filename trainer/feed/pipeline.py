@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from schemas.counting import many
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
-from schemas.index_file import open_index
 from schemas.layout import index_name
 from schemas.storage.files import naming
+from schemas.storage.index_file import open_index
 from trainer.errors import Busy, TrainerError, disk_error_behind
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe

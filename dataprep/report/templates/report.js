@@ -1,23 +1,23 @@
-// What dataprep's page does besides: it draws contact sheets when they come into view, and pages through refused files.
+// The dataset page: draws contact sheets when they become visible, and pages through the rejected files.
 "use strict";
 
 (() => {
   const { all, byId, count, formatted, matches, words } = Page;
 
   function element(name, text, className) {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (className) made.className = className;
-    return made;
+    const created = document.createElement(name);
+    if (text !== undefined) created.textContent = text;
+    if (className) created.className = className;
+    return created;
   }
 
-  // Contact sheets: [name, rows, [[JPEG in base64, width, height, caption], ...]] a class.
+  // Contact sheets: [name, rows, [[JPEG in base64, width, height, caption], ...]] per class.
 
   function showSheets() {
     const sheets = JSON.parse(byId("sheets-data").textContent);
-    const place = byId("sheets");
-    place.style.setProperty("--thumb", `${Math.min(sheets.side, 112)}px`);
-    place.style.setProperty("--sheet", sheets.pictures > 4 ? "100%" : "16rem");
+    const container = byId("sheets");
+    container.style.setProperty("--thumb", `${Math.min(sheets.side, 112)}px`);
+    container.style.setProperty("--sheet", sheets.pictures > 4 ? "100%" : "16rem");
 
     function draw(sheet) {
       const [, , pictures] = sheets.classes[sheet.dataset.number];
@@ -34,11 +34,11 @@
       }
     }
 
-    const seen = new IntersectionObserver(
+    const observer = new IntersectionObserver(
       (entries) => {
         for (const entry of entries) {
           if (!entry.isIntersecting) continue;
-          seen.unobserve(entry.target);
+          observer.unobserve(entry.target);
           draw(entry.target);
         }
       },
@@ -53,32 +53,32 @@
       const gallery = element("div", undefined, "gallery");
       gallery.dataset.gallery = "";
       sheet.append(heading, pictures.length ? gallery : element("p", rows ? "not readable" : "no row", "empty"));
-      place.append(sheet);
-      if (pictures.length) seen.observe(sheet);
+      container.append(sheet);
+      if (pictures.length) observer.observe(sheet);
     });
 
     function findSheets() {
       const wanted = words(byId("sheets-search").value);
       let shown = 0;
-      for (const sheet of place.children) {
+      for (const sheet of container.children) {
         sheet.hidden = !matches(sheets.classes[sheet.dataset.number][0].toLowerCase(), wanted);
         shown += !sheet.hidden;
       }
-      count(byId("sheets-count"), shown, place.childElementCount);
+      count(byId("sheets-count"), shown, container.childElementCount);
     }
 
     byId("sheets-search").addEventListener("input", findSheets);
-    window.addEventListener("beforeprint", () => all(".sheet", place).filter((sheet) => sheet.querySelector(".gallery")).forEach(draw));
+    window.addEventListener("beforeprint", () => all(".sheet", container).filter((sheet) => sheet.querySelector(".gallery")).forEach(draw));
     findSheets();
   }
 
-  // Refused files: lines of reason, bytes, file, detail; a page of them at a time.
+  // Rejected files: lines of reason, bytes, file and detail, shown in pages.
 
-  function showRefused() {
+  function showRejected() {
     const PAGE = 50;
     const names = all("#list-reason option").slice(1).map((option) => option.textContent);
     let lines = [];
-    let found = [];
+    let selected = [];
     let first = 0;
 
     async function unpack() {
@@ -88,7 +88,7 @@
     }
 
     function showPage() {
-      const rows = found.slice(first, first + PAGE).map((line) => {
+      const rows = selected.slice(first, first + PAGE).map((line) => {
         const [reason, size, file, detail] = line.split("\t");
         const row = element("tr");
         const heading = element("th", names[reason]);
@@ -99,25 +99,25 @@
         return row;
       });
       byId("list").tBodies[0].replaceChildren(...rows);
-      const last = Math.min(first + PAGE, found.length);
-      byId("list-place").textContent = found.length ? `${formatted.format(first + 1)} to ${formatted.format(last)}` : "";
+      const last = Math.min(first + PAGE, selected.length);
+      byId("list-range").textContent = selected.length ? `${formatted.format(first + 1)} to ${formatted.format(last)}` : "";
       byId("list-before").disabled = first === 0;
-      byId("list-after").disabled = last === found.length;
+      byId("list-after").disabled = last === selected.length;
     }
 
     function find() {
       const wanted = words(byId("list-search").value);
       const reason = byId("list-reason").value;
-      found = lines.filter(
+      selected = lines.filter(
         (line) => (!reason || line.startsWith(`${reason}\t`)) && (!wanted.length || matches(line.toLowerCase(), wanted)),
       );
       first = 0;
-      count(byId("list-count"), found.length, lines.length);
+      count(byId("list-count"), selected.length, lines.length);
       showPage();
     }
 
     function turn(by) {
-      first = Math.max(0, Math.min(first + by, found.length - 1));
+      first = Math.max(0, Math.min(first + by, selected.length - 1));
       showPage();
     }
 
@@ -131,11 +131,11 @@
         find();
       },
       () => {
-        byId("list-count").textContent = "This browser cannot unpack the list; rejects.jsonl has it.";
+        byId("list-count").textContent = "This browser cannot decompress the list; see rejects.jsonl.";
       },
     );
   }
 
   showSheets();
-  if (byId("list-data")) showRefused();
+  if (byId("list-data")) showRejected();
 })();

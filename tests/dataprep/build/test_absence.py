@@ -109,7 +109,7 @@ def test_source_without_its_folders_is_try_later(raw: Path, sealed: Path) -> Non
     (sealed / "dataset.json").unlink()
     unmounted(raw)
     (raw / "not mounted.txt").write_text("x")
-    with pytest.raises(TryLater, match="it seems to be away"):
+    with pytest.raises(TryLater, match="it seems to be absent"):
         shard(raw, sealed, num_shards=3)
 
 
@@ -184,7 +184,7 @@ def test_files_that_come_and_go_end_the_job_without_a_set(
             yield item, Refusal("vanished", "x") if item.key == "cat/01.png" else data
 
     monkeypatch.setattr(worker, "read_ahead", blind)
-    with pytest.raises(TryLater, match=r"'cat/01\.png' could not be read by a worker, but can be read now"):
+    with pytest.raises(TryLater, match=r"a worker could not read 'cat/01\.png', but it can be read now"):
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Silent())
     assert not (tmp_path / "out" / "dataset.json").exists()
     monkeypatch.undo()

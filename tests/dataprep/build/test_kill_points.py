@@ -61,7 +61,7 @@ def test_killed_at_any_step_the_rerun_ends_in_the_same_bytes(leaky: Path, tmp_pa
         (errno.ENOSPC, TryLater, "the disk is full"),
         (errno.EDQUOT, TryLater, "the disk quota is used up"),
         (errno.EIO, TryLater, "the disk fails"),
-        (errno.EFBIG, DataprepError, "may not grow any larger"),
+        (errno.EFBIG, DataprepError, "has reached the file-size limit"),
         (errno.EROFS, DataprepError, "cannot write at"),
     ],
 )
@@ -160,7 +160,7 @@ def test_changed_input_is_refused_with_the_first_file(raw: Path, sealed: Path) -
     for change, message in cases:
         change()
         if message:
-            with pytest.raises(DataprepError, match=message + ".* --restart to begin anew"):
+            with pytest.raises(DataprepError, match=message + ".* --restart to start again"):
                 shard(raw, sealed, num_shards=3)
 
 
@@ -190,7 +190,7 @@ def test_fixed_files_are_checked_again(raw: Path, tmp_path: Path) -> None:
 
 def test_retry_without_a_job_is_reported(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataprepError, match="holds no job whose rejects could be retried"):
+    with pytest.raises(DataprepError, match="has no job whose rejects could be retried"):
         pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))
 
 

@@ -201,7 +201,9 @@ def test_rows_that_are_unknown_without_digests_are_reported(copied: Path, tmp_pa
     assert "cannot tell which rows are damaged: row_digests.bin is missing" in problems[1]
     saved = salvage(copied, tmp_path / "saved")
     assert (saved.lost["train"], saved.unchecked) == (0, {"train": rows, "val": 0})
-    assert saved.unknown[0].startswith(f"whether {rows} rows of damaged shards are what was sealed: row_digests.bin")
+    assert saved.unknown[0].startswith(
+        f"whether {rows} rows of damaged shards may have changed since sealing: row_digests.bin"
+    )
     assert verify(tmp_path / "saved").problems == []
 
 
@@ -293,16 +295,16 @@ def test_salvage_without_the_lists_passes_its_own_check(
     assert (made.rejected, made.duplicates) == ({"empty": 2}, {})
     lines = [json.loads(line) for line in (tmp_path / "saved" / REJECTS).read_text().splitlines()]
     assert [line["key"].startswith("unknown file") for line in lines].count(True) == unnamed
-    assert any("which pictures are equal" in what for what in saved.unknown)
+    assert any("the duplicates" in what for what in saved.unknown)
     assert any(f"the names of {unnamed} rejected files" in what for what in saved.unknown) == bool(unnamed)
 
 
 def test_verify_and_salvage_report_progress(sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "TELL_EVERY_ROWS", 1)
-    monkeypatch.setattr(salvage_module, "TELL_EVERY_ROWS", 1)
+    monkeypatch.setattr(verify_module, "PROGRESS_ROWS", 1)
+    monkeypatch.setattr(salvage_module, "PROGRESS_ROWS", 1)
     damage_image(sealed)
     told: list[tuple[str, int, int]] = []
-    verify(sealed, tell=lambda *progress: told.append(progress))
+    verify(sealed, progress=lambda *progress: told.append(progress))
     for what in ("rows verified", "rows searched for damage"):
         done = [number for said, number, _ in told if said == what]
         assert done == sorted(done)

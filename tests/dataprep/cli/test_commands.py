@@ -69,10 +69,10 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--max-rejects", "0"], 3, "Error: 1 of 41 files was refused (1 empty)"),
+        (["--max-rejects", "0"], 3, "Error: 1 of 41 files was rejected (1 empty)"),
         (["--schema", "nope"], 2, "Error: 'nope' is neither a schema"),
-        (["--val", "0.6", "--test", "0.5"], 2, "leave nothing to train on"),
-        (["--max-rejects", "1.5"], 2, "neither a number of files nor a percentage"),
+        (["--val", "0.6", "--test", "0.5"], 2, "leave no rows for train"),
+        (["--max-rejects", "1.5"], 2, "not a number of files or a percentage"),
         (["--shard-size", "big"], 2, "is not a size"),
     ],
 )
@@ -120,9 +120,9 @@ def test_restart_begins_anew_with_other_options(raw: Path, sealed: Path) -> None
 def test_restart_leaves_a_sealed_set_alone(raw: Path, sealed: Path) -> None:
     before = (sealed / "dataset.json").read_bytes()
     result = shard(raw, sealed, "--seed", 1, "--restart")
-    assert (result.exit_code, "--overwrite removes a sealed set" in result.stderr) == (1, True)
+    assert (result.exit_code, "use --overwrite to replace it" in result.stderr) == (1, True)
     assert (sealed / "dataset.json").read_bytes() == before
-    assert "--overwrite to replace the sealed set" in shard(raw, sealed, "--num-shards", 3, "--seed", 1).stderr
+    assert "--overwrite to replace the sealed dataset" in shard(raw, sealed, "--num-shards", 3, "--seed", 1).stderr
 
 
 def test_overwrite_with_an_edited_manifest_says_what_is_left_to_do(raw: Path, sealed: Path) -> None:
@@ -182,7 +182,7 @@ def test_names_from_disk_cannot_move_the_cursor(raw: Path, tmp_path: Path) -> No
     (raw / "cat" / "\x1b[2J.jpg").write_bytes(b"")
     result = shard(raw, tmp_path / "out", "-v", "--max-rejects", 1)
     assert "\x1b" not in result.stderr
-    assert "refused cat/\\x1b[2J.jpg: empty" in result.stderr
+    assert "rejected cat/\\x1b[2J.jpg: empty" in result.stderr
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

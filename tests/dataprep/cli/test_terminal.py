@@ -1,4 +1,4 @@
-"""What is said of a job while it runs, on a stream that is no terminal."""
+"""Progress and results of a job, on a stream that is not a terminal."""
 
 import io
 from collections import Counter
@@ -10,7 +10,9 @@ import pytest
 from dataprep.build.receipt import Moments, Receipt
 from dataprep.cli import terminal
 from dataprep.cli.terminal import TerminalProgress
+from dataprep.cli.text import as_lines
 from dataprep.mindrecord.format import Geometry
+from dataprep.pipeline import Summary
 from dataprep.plan.store import PlannedShard
 from schemas.dataset import Shard
 
@@ -43,7 +45,7 @@ def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> 
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.under_way(80)
-    assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 img/s, 0 refused, about 1 min 00 s left"
+    assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 images/s, 0 rejected, about 1 min 00 s left"
 
 
 def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
@@ -56,17 +58,38 @@ def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
     for done in range(10, 120, 10):  # then one a second
         clock.now += 10
         progress.under_way(done)
-    assert "90 of 200 images, 1 img/s, 0 refused, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
+    assert "90 of 200 images, 1 images/s, 0 rejected, about 1 min 50 s left" in stream.getvalue().splitlines()[-1]
 
 
-def test_refused_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
+def test_no_time_is_left_when_all_images_are_done(clock: Clock) -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(stream=stream)
+    progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
+    clock.now += 40
+    progress.under_way(200)
+    assert stream.getvalue().splitlines()[-1] == "built 200 of 200 images, 5 images/s, 0 rejected"
+
+
+@pytest.mark.parametrize(("check", "bottleneck"), [(100.0, "decode check 100% of the job"), (1.0, "decode 40%")])
+def test_the_time_line_fits_100_columns_and_marks_the_bottleneck(check: float, bottleneck: str) -> None:
+    stages = {"decode": 40.0, "encode": 30.0, "write": 20.0, "read": 10.0, "all": 100.0, "prove": check}
+    counts: dict[str, Any] = {"found": 9, "written": 9, "classes": 2, "shards": 1, "built": 1, "seconds": 100.0}
+    names = ("rejected", "ignored", "changed", "warnings", "duplicates", "splits")
+    empty: dict[str, Any] = {name: {} for name in names}
+    summary = Summary(out="out", digest="", **counts, **empty, stages=stages)
+    (line,) = (line for line in as_lines(summary) if line.startswith("  time "))
+    assert len(line) <= 100
+    assert f"{bottleneck} (bottleneck)" in line
+
+
+def test_rejected_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
     clock.now += 40
     progress.built(receipt(), SHARDS[0])
-    assert "built 100 of 200 images, 2 img/s, 1 refused" in stream.getvalue()
-    assert progress.stopped() == "stopped; 1 of 2 shards are built; the same command goes on"
+    assert "built 100 of 200 images, 2 images/s, 1 rejected" in stream.getvalue()
+    assert progress.stopped() == "stopped; 1 of 2 shards are built; run the same command to resume"
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 classes"), (1, "1 class"), (2000, "2,000 classes")])

@@ -69,10 +69,10 @@ def test_rejects_are_foreseen_by_first_bytes_and_budget(files: Files, tmp_path: 
     raw = files({**good, **bad})
     foreseen = foresee(raw, tmp_path / "out", max_class_loss=Budget(1, True))
     assert foreseen.known_rejects == {"empty": 1, "not_an_image": 2}
-    assert "more than --max-rejects 1% allows of 24: the job would end with exit code 3" in str(foreseen.stopped_by)
+    assert "this exceeds --max-rejects 1% of 24 files: the job would stop with exit code 3" in str(foreseen.stopped_by)
     lenient = {"max_rejects": Budget(3, False), "max_class_loss": Budget(0.2, True)}
     said = str(foresee(raw, tmp_path / "out", **lenient).stopped_by)
-    assert said.startswith("1 of them are of the 2 files of class 'b', more than --max-class-loss 20% allows")
+    assert said.startswith("class 'b' would lose 1 of its 2 files, more than --max-class-loss 20% allows")
     assert foresee(raw, tmp_path / "out", **{**lenient, "max_class_loss": Budget(0.5, True)}).stopped_by is None
 
 
@@ -80,7 +80,7 @@ def test_rejects_that_only_decoding_finds_count_at_the_rate_of_the_sample(files:
     raw = files({f"a/{number}.jpg": picture(number)[: -40 if number < 5 else None] for number in range(100)})
     foreseen = foresee(raw, tmp_path / "out")
     assert (foreseen.known_rejects, foreseen.sample_rejected) == ({}, 5)
-    assert "5 of 100, more than --max-rejects 1% allows" in str(foreseen.stopped_by)
+    assert "5 of 100 files would be rejected, more than --max-rejects 1% allows" in str(foreseen.stopped_by)
     assert foresee(raw, tmp_path / "out", max_rejects=Budget(0.05, True)).stopped_by is None
 
 
@@ -101,9 +101,9 @@ def test_a_dry_run_says_what_out_holds_and_writes_nothing(raw: Path, sealed: Pat
 
 def test_a_dry_run_says_that_out_holds_an_unfinished_job(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
-    assert "holds this job, unfinished (4 of 4 shards built" in str(foresee(raw, sealed, num_shards=3).target)
+    assert "has this job, unfinished (4 of 4 shards built" in str(foresee(raw, sealed, num_shards=3).target)
     assert "would stop with exit code 1: OUT" in str(foresee(raw, sealed, num_shards=3, seed=9).target)
     (raw / "cat" / "new.jpg").write_bytes(picture(77))
-    assert "is not as it was when OUT" in str(foresee(raw, sealed, num_shards=3).target)
+    assert "has changed since OUT" in str(foresee(raw, sealed, num_shards=3).target)
     (sealed / ".work" / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
     assert "is being written by process 1 on elsewhere now" in str(foresee(raw, sealed, num_shards=3).target)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.errors import DataRefused
+from dataprep.errors import DataRejected
 from dataprep.options import Budget
 from tests.dataprep.conftest import Files, encoded, picture, shard
 
@@ -56,10 +56,10 @@ def test_drop_leaves_the_train_copies_out(source: Path, tmp_path: Path) -> None:
     assert summary.rejected == {"duplicate": 2}
     rejects = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
     assert {reject["key"] for reject in rejects} == {"train/a/3.png", "train/b/4.jpg"}
-    assert "as val/a/3.bmp, which is not for training" in rejects[0]["detail"]
+    assert "as val/a/3.bmp in val or test" in rejects[0]["detail"]
 
 
 def test_fail_seals_nothing_where_there_is_a_leak(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataRefused, match=r"2 pictures of val or test are in train too, the first as 'train/a/3\.png'"):
+    with pytest.raises(DataRejected, match=r"2 images of val or test are also in train, the first as 'train/a/3\.png'"):
         shard(source, tmp_path / "out", duplicates="fail")
     assert not (tmp_path / "out" / "dataset.json").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dataprep.cli.text import as_lines
-from dataprep.errors import DataRefused, TryLater
+from dataprep.errors import DataRejected, TryLater
 from dataprep.job import quarantine
 from dataprep.options import Budget
 from tests.dataprep.conftest import shard
@@ -53,9 +53,9 @@ def test_a_file_that_stalls_is_named_and_the_job_is_sealed(
     fail_reading(monkeypatch, b"<html>2", wake.wait)
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside", deadline=0.5)
     wake.set()
-    assert done.not_copied == {"cat/2.jpg": "it did not answer within 0.5 s"} == logged(tmp_path / "out")
+    assert done.not_copied == {"cat/2.jpg": "no response within 0.5 s"} == logged(tmp_path / "out")
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}
-    assert any("1 file, the first 'cat/2.jpg': it did not answer" in line for line in as_lines(done))
+    assert any("1 file, the first 'cat/2.jpg': no response" in line for line in as_lines(done))
 
 
 def test_after_some_stalls_the_others_are_not_tried(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_after_some_stalls_the_others_are_not_tried(bad: Path, tmp_path: Path, m
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside", deadline=0.5)
     wake.set()
     assert list(done.not_copied) == ["cat/1.jpg", "cat/2.jpg", "cat/3.jpg"]
-    assert done.not_copied["cat/3.jpg"] == "not tried, since 1 other files did not answer"
+    assert done.not_copied["cat/3.jpg"] == "not tried: 1 other files did not respond"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_job_is_sealed(
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_job_is_sealed(
     original = quarantine.read_piece
     fail_reading(monkeypatch, b"<html>2", lambda: original(Broken()))  # type: ignore[arg-type]
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
-    assert done.not_copied == {"cat/2.jpg": "it cannot be read: Input/output error"}
+    assert done.not_copied == {"cat/2.jpg": "cannot be read: Input/output error"}
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}
 
 
@@ -90,14 +90,14 @@ def test_a_name_that_is_too_long_there_is_named_and_the_job_is_sealed(bad: Path,
     while len(str(aside)) < 4096 - 300:  # PATH_MAX
         aside = aside / ("q" * 150)
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=aside)
-    assert list(done.not_copied.values()) == ["it cannot be written: File name too long"]
+    assert list(done.not_copied.values()) == ["cannot be written: File name too long"]
     assert copied(tmp_path / "aside") == {"1.jpg", "2.jpg", "3.jpg"}
 
 
 def test_a_fifo_in_place_of_a_refused_file_is_named(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
-    assert done.not_copied == {"cat/4.jpg": "it is not a regular file"}
+    assert done.not_copied == {"cat/4.jpg": "not a regular file"}
 
 
 def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(
@@ -115,12 +115,12 @@ def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(
 
 def test_a_refused_job_says_what_was_not_copied_too(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
-    with pytest.raises(DataRefused, match=r"1 of them could not be copied to --quarantine, the first 'cat/4\.jpg'"):
+    with pytest.raises(DataRejected, match=r"1 of them could not be copied to --quarantine, the first 'cat/4\.jpg'"):
         shard(bad, tmp_path / "out", max_rejects=Budget(1, False), quarantine=tmp_path / "aside")
 
 
 def test_no_part_is_left_behind(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aside" / "not_an_image" / "cat" / "2.jpg").mkdir(parents=True)
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
-    assert done.not_copied == {"cat/2.jpg": "it cannot be written: Is a directory"}
+    assert done.not_copied == {"cat/2.jpg": "cannot be written: Is a directory"}
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}

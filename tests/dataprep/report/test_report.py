@@ -24,7 +24,7 @@ from dataprep.options import Budget
 from dataprep.report import figures
 from dataprep.report.contents import report
 from dataprep.report.origin import find_origin
-from dataprep.report.refused import list_refused
+from dataprep.report.rejected import list_rejected
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
@@ -77,7 +77,7 @@ ALL = Budget(1.0, True)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sealed set in `out`, of `raw`, with refused files, a leak, and something that the policy changed."""
+    """A sealed set in `out`, of `raw`, with rejected files, a leak, and something that the policy changed."""
     folder = tmp_path_factory.mktemp("report")
     contents = {f"cat/{number:02d}.jpg": picture(number) for number in range(12)}
     contents |= {f"dog/{number:02d}.png": picture(100 + number, "PNG") for number in range(12)}
@@ -110,11 +110,11 @@ def test_the_page_says_what_the_manifest_says(spoilt: Path) -> None:
     for part in (
         dataset.digest,
         "29 found = 26 written + 3 rejected + 0 ignored",
-        "Of all 26 rows, as they are written. Short side from 16 to 16 pixels",
+        "All 26 rows, as stored in the dataset. Short side from 16 to 16 pixels",
         "24 × 16 26 100.0%",
         "gif_to_png GIF became PNG 1",
-        "truncated it ends too early 1",
-        "1 picture is in the set more than once, 1 of them in train and in val or test",
+        "truncated the file ends too early 1",
+        "1 image is in the dataset more than once: 1 in train and in val or test",
         *(file.sha256 for split in dataset.splits.values() for file in split.shards),
     ):
         assert part in said
@@ -125,9 +125,9 @@ def test_where_nothing_is_wrong_the_page_says_so(sealed: Path) -> None:
     said = text_of(sealed / REPORT)
     for part in (
         "42 found = 40 written + 0 rejected + 2 ignored",
-        "No file was refused.",
-        "No picture is in the set more than once.",
-        "No image was changed: all were written as they are.",
+        "No file was rejected.",
+        "No image is in the dataset more than once.",
+        "No image was changed.",
     ):
         assert part in said
 
@@ -186,10 +186,10 @@ def test_the_command_on_the_page_makes_the_same_set(files: Files, tmp_path: Path
 def test_without_work_the_page_says_what_it_lacks(spoilt: Path) -> None:
     shutil.rmtree(spoilt / WORK)
     reported = report(spoilt, None, tell)
-    assert [sentence.split(" ", 1)[0] for sentence in reported.missing] == ["Refused"]
+    assert [sentence.split(" ", 1)[0] for sentence in reported.missing] == ["Rejected"]
     said = text_of(spoilt / REPORT)
-    assert "their folder is noted in .work, which is not here" in said
-    assert "Of all 26 rows" in said  # so few that the sample has them all
+    assert ".work, which names their folder, is missing" in said
+    assert "All 26 rows" in said  # so few that the sample has them all
     assert "dataprep shard SOURCE" in said
     assert reported.pictures == 26 + 2
 
@@ -203,14 +203,14 @@ def test_without_its_source_the_page_lists_refused_files_alone(
     )
     reported = report(spoilt, None, tell)
     assert with_source.pictures == reported.pictures + 1  # the cut one
-    assert reported.missing == [f"Refused files are listed without pictures: {made / 'gone'} is not there any more"]
+    assert reported.missing == [f"Rejected files have no pictures: {made / 'gone'} does not exist any more"]
 
 
 def test_a_damaged_set_is_shown_as_far_as_it_can_be_read(sealed: Path) -> None:
     (sealed / "train.mindrecord0.db").unlink()
     (sealed / "train.mindrecord1").write_bytes(b"gone")
     reported = report(sealed, None, tell)
-    assert reported.missing == ["train.mindrecord0.db is missing; look with dataprep verify"]
+    assert reported.missing == ["train.mindrecord0.db is missing; run dataprep verify"]
     train = load_dataset(sealed).splits["train"].shards
     assert reported.pictures == 40 - train[0].rows - train[1].rows
 
@@ -245,7 +245,7 @@ def test_a_list_that_is_damaged_is_read_up_to_there(spoilt: Path) -> None:
     (spoilt / REJECTS).write_bytes(lines[0] + b"{}\n" + lines[2])
     reported = report(spoilt, None, tell)
     assert reported.listed == 1
-    assert "rejects.jsonl is damaged in line 2; look with dataprep verify" in reported.missing
+    assert "rejects.jsonl is damaged in line 2; run dataprep verify" in reported.missing
 
 
 def test_a_key_that_leaves_the_source_is_not_followed(made: Path, spoilt: Path) -> None:
@@ -260,7 +260,7 @@ def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
     report(sealed, tmp_path / "page.html", tell)
     report(sealed, tmp_path / "page.html", tell)
     for out, said in (
-        (sealed / "dataset.json", "is there and no page"),
+        (sealed / "dataset.json", "exists and is not a page"),
         (sealed, "is a folder"),
         (tmp_path / "nowhere" / "page.html", "is not a folder"),
     ):
@@ -282,7 +282,7 @@ def test_the_command_tells_where_the_page_is(sealed: Path, tmp_path: Path) -> No
     told = json.loads(result.stdout)
     assert told["path"] == str(tmp_path / "a.html")
     assert (told["rows"], told["classes"], told["pictures"]) == (40, 2, 32)
-    assert "a.html is written" in run("report", sealed, "--out", tmp_path / "a.html", "--quiet").stdout
+    assert f"wrote {tmp_path / 'a.html'}" in run("report", sealed, "--out", tmp_path / "a.html", "--quiet").stdout
 
 
 # Figures
@@ -319,42 +319,42 @@ def test_every_colour_of_a_figure_is_one_that_follows_the_theme() -> None:
         assert {colour for colour in used if colour not in style} == set()
 
 
-# Refused files
+# Rejected files
 
 
 @pytest.fixture
-def many_refused(sealed: Path) -> Iterator[Path]:
+def many_rejected(sealed: Path) -> Iterator[Path]:
     reasons = ("truncated", "empty")
     lines = ({"key": f"cat/{n:06d}.jpg", "reason": reasons[n % 2], "detail": "\t", "size": n} for n in range(5000))
     (sealed / REJECTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return sealed
 
 
-def test_a_list_that_is_too_long_is_cut_and_says_so(many_refused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataprep.report.refused.LIST_BYTES", 1000)
-    reported = report(many_refused, None, tell)
+def test_a_list_that_is_too_long_is_cut_and_says_so(many_rejected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataprep.report.rejected.LIST_BYTES", 1000)
+    reported = report(many_rejected, None, tell)
     assert 0 < reported.listed < 5000
-    assert f"The page lists {reported.listed:,} of 5,000 refused files, rejects.jsonl all" in reported.missing
+    assert f"The page lists {reported.listed:,} of 5,000 rejected files; rejects.jsonl lists all" in reported.missing
 
 
 def test_what_a_table_has_no_room_for_is_said(spoilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAX_CLASSES", "MAX_SHARDS", "ENDINGS"):
+    for name in ("MAX_CLASSES", "MAX_SHARDS", "EXTENSIONS"):
         monkeypatch.setattr(f"dataprep.report.tables.{name}", 1)
     monkeypatch.setattr("dataprep.report.contents.MAX_SHEETS", 1)
     reported = report(spoilt, None, tell)
     shards = sum(len(split.shards) for split in load_dataset(spoilt).splits.values())
     assert reported.missing == [
-        "The 1 largest of 2 classes have pictures",
-        "The table of classes has the 1 largest of 2",
-        f"The table of shards has the first 1 of {shards}",
+        "Only the 1 largest of 2 classes have pictures",
+        "The table of classes has only the 1 largest of 2",
+        f"The table of shards has only the first 1 of {shards}",
     ]
     assert "png 13 others 13" in text_of(spoilt / REPORT)
 
 
-def test_a_fair_choice_of_each_reason_is_tried(many_refused: Path) -> None:
-    refused = list_refused(many_refused, load_dataset(many_refused), 12)
+def test_a_fair_choice_of_each_reason_is_tried(many_rejected: Path) -> None:
+    rejected = list_rejected(many_rejected, load_dataset(many_rejected), 12)
     for reason in ("truncated", "empty"):
-        sizes = [reject["size"] for reject in refused.tried[reason]]
+        sizes = [reject["size"] for reject in rejected.candidates[reason]]
         assert len(sizes) == 48
         assert 1500 < sum(sizes) / 48 < 3500
-    assert refused.by_label == {0: 5000}
+    assert rejected.by_label == {0: 5000}

@@ -1,4 +1,4 @@
-"""The page of `dataprep report` in a browser: hostile names, sheets, refused files, and a set of the largest size."""
+"""The page of `dataprep report` in a browser: hostile names, sheets, rejected files, and a set of the largest size."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def tell(*_: Any) -> None:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a set whose every name is hostile: classes, rows, refused files, equal pictures."""
+    """The page of a set whose every name is hostile: classes, rows, rejected files, duplicates."""
     folder = tmp_path_factory.mktemp("hostile")
     for number, name in enumerate(HOSTILE):
         place = folder / "raw" / name
@@ -114,7 +114,7 @@ def test_refused_files_are_found_by_name_and_reason(browser: Browser, page: Path
     browser.wait_for("document.querySelectorAll('#list tbody tr').length")
     assert browser.find("#list-count").text == "8 of 8"
     assert any(CLOSING in text for text in shown(browser, "#list tbody td"))
-    assert len(browser.find_all("#refused .thumb img[alt*='owned']")) == 8
+    assert len(browser.find_all("#rejected .thumb img[alt*='owned']")) == 8
     browser.find("#list-search").send_keys("猫")
     assert browser.find("#list-count").text == "1 of 8"
     browser.find("#list-search").clear()
@@ -167,7 +167,7 @@ CLASSES, REFUSED = 1000, 100_000
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a sealed set of 1,000 classes of detailed pictures and 100,000 refused files, in which no name is
+    """The page of a sealed set of 1,000 classes of detailed pictures and 100,000 rejected files, in which no name is
     like another.
     """
     out = tmp_path_factory.mktemp("large")
@@ -210,7 +210,7 @@ def test_a_large_set_stays_below_ten_megabytes_and_works(browser: Browser, large
     assert browser.wait_for("document.querySelector('#list-count').textContent") == "100,000 of 100,000"
     assert len(browser.find_all("#list tbody tr")) == 50
     browser.find("#list-after").click()
-    assert browser.find("#list-place").text == "51 to 100"
+    assert browser.find("#list-range").text == "51 to 100"
     browser.find("#balance-search").send_keys("CLASS0777")
     assert browser.find("#balance-count").text == "1 of 1,000"
     browser.find("#sheets-search").send_keys("CLASS0777")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.errors import DataprepError, DataRefused, TryLater, WrongUsage
+from dataprep.errors import DataprepError, DataRejected, TryLater, WrongUsage
 from dataprep.job.dry_run import preview
 from dataprep.options import Budget
 from tests.dataprep.conftest import QUICK, Silent, shard
@@ -26,7 +26,7 @@ def test_a_closed_folder_refuses_the_job_and_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[Path, Path], object]
 ) -> None:
     monkeypatch.setattr(os, "scandir", ClosedScandir({"cat": errno.EACCES}))
-    with pytest.raises(DataRefused, match=r"^1 folder of SOURCE .*: 'cat' \(Permission denied\).*: --ignore /cat/$"):
+    with pytest.raises(DataRejected, match=r"^1 folder of SOURCE .*: 'cat' \(Permission denied\).*: --ignore /cat/$"):
         job(raw, tmp_path / "out")
 
 
@@ -49,7 +49,7 @@ def test_a_folder_that_is_closed_after_the_plan_refuses_the_rerun(
 ) -> None:
     (sealed / "dataset.json").unlink()
     monkeypatch.setattr(os, "scandir", ClosedScandir({"dog": errno.EACCES}))
-    with pytest.raises(DataRefused, match="'dog'"):
+    with pytest.raises(DataRejected, match="'dog'"):
         shard(raw, sealed, num_shards=3)
     monkeypatch.undo()
     assert shard(raw, sealed, num_shards=3).written == 40
@@ -63,7 +63,7 @@ def test_a_closed_folder_that_is_ignored_by_name_is_no_fault(
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.EACCES, DataRefused), (errno.EIO, TryLater), (errno.ENOENT, WrongUsage)]
+    ("number", "error"), [(errno.EACCES, DataRejected), (errno.EIO, TryLater), (errno.ENOENT, WrongUsage)]
 )
 def test_source_itself(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[DataprepError]
@@ -82,7 +82,7 @@ def test_many_closed_folders_are_counted_and_the_first_are_named(
     for name in names:
         (raw / "cat" / name).mkdir()
     monkeypatch.setattr(os, "scandir", ClosedScandir(dict.fromkeys(names, errno.EACCES)))
-    with pytest.raises(DataRefused) as refused:
+    with pytest.raises(DataRejected) as refused:
         shard(raw, tmp_path / "out", **ANY)
     assert str(refused.value).startswith("7 folders of SOURCE")
     assert "'cat/closed4' (Permission denied) and 2 more" in str(refused.value)

@@ -62,7 +62,7 @@ def test_a_pattern_that_can_match_nothing_is_refused(pattern: str) -> None:
 def test_the_first_pattern_counts_and_those_after_it_have_matched_too() -> None:
     patterns = IgnorePatterns(("*.jpg", "1.*", "2.*"))
     assert patterns.match("1.jpg", "a/1.jpg", is_folder=False) == "*.jpg"
-    assert patterns.unmatched() == ["--ignore '2.*' matched nothing: no file or folder has such a name"]
+    assert patterns.unmatched() == ["--ignore '2.*' matched nothing: no file or folder has this name"]
 
 
 def test_a_pattern_without_a_match_is_named_with_what_it_may_have_meant() -> None:
@@ -70,10 +70,10 @@ def test_a_pattern_without_a_match_is_named_with_what_it_may_have_meant() -> Non
     for name, path in (("thumbs", "cat/thumbs"), ("here", "cat/here")):
         patterns.match(name, path, is_folder=True)
     assert patterns.unmatched() == [
-        "--ignore 'Thumbs' matched nothing; there is 'cat/thumbs', and case counts",
-        "--ignore 'thumbs/*' matched nothing: with a slash in it, it is a path below SOURCE; '**/thumbs/*' matches at "
+        "--ignore 'Thumbs' matched nothing; 'cat/thumbs' exists, but case matters",
+        "--ignore 'thumbs/*' matched nothing: a pattern with a slash is a path below SOURCE; '**/thumbs/*' matches at "
         "any depth",
-        "--ignore 'gone/' matched nothing: no folder has such a name",
+        "--ignore 'gone/' matched nothing: no folder has this name",
     ]
 
 

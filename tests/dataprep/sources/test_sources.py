@@ -98,7 +98,7 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
         (["train/a/1.jpg", "annotations/1.xml"], "--layout splits --ignore /annotations/. If all 2"),
         (["train/a/1.jpg", "odd [1] name/1.jpg"], r"--ignore '/odd \[1] name/'"),
         (["Train/1.jpg", "bus/1.jpg"], "--ignore /bus/. If all 2 folders are classes: --layout classes"),
-        (["val/a/1.jpg", "test/a/1.jpg"], "none of them is for training"),
+        (["val/a/1.jpg", "test/a/1.jpg"], "none of them is train"),
         (["set/train/a/1.jpg", "set/val/a/1.jpg"], "raw/set. If 'set' is a class: --layout classes"),
         (["pets/cat/1.jpg", "pets/dog/1.jpg"], "raw/pets. If 'pets' is a class: --layout classes"),
         (["tr/a/1.jpg", "te/a/1.jpg"], "splits: --layout splits. If 'te', 'tr' are the classes: --layout classes"),
@@ -107,14 +107,14 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
         (["part A/a/1.jpg", "part B/a/1.jpg"], "'part A', 'part B' are the classes: --layout classes"),
         (["trainA/1.jpg", "trainB/1.jpg", "testA/1.jpg", "testB/1.jpg"], "--ignore /testB/ --ignore /trainB/. If"),
         (["train/a/1.jpg", "val/a/1.jpg", "valid/a/1.jpg"], "--layout splits --ignore /valid/. If all 3"),
-        (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' holds 'train', 'val'"),
+        (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' contains 'train', 'val'"),
     ],
 )
 def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names: list[str], says: str) -> None:
     root = files(dict.fromkeys(names, b"x"))
     with pytest.raises(DataprepError) as refused:
         detect_layout(root, PLAIN)
-    assert "can be read in two ways" in str(refused.value)
+    assert "is ambiguous" in str(refused.value)
     assert says in str(refused.value)
     assert detect_layout(root, PLAIN, "classes") == "classes"
 
@@ -137,19 +137,19 @@ def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> Non
     found = scan(files(dict.fromkeys(["train/a/1.jpg", "more/a/1.jpg", "notes.txt"], b"x")), "splits")
     assert keys(found) == ["train/a/1.jpg"]
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
-        "the folder 'more' is named after no split, so all in it is left out"
+        "the folder 'more' is not named after a split; it is ignored"
     ]
 
 
 def test_images_outside_of_class_folders_are_left_out_with_a_word(files: Files) -> None:
     found = scan(files(dict.fromkeys(["a/1.jpg", "2.jpg", "3.PNG", "notes.txt"], b"x")))
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
-        "2 images in SOURCE itself, in no class folder: left out; the first is '2.jpg'"
+        "2 images directly in SOURCE, in no class folder, ignored; the first is '2.jpg'"
     ]
 
 
 def test_a_source_without_folders_is_refused(files: Files) -> None:
-    with pytest.raises(DataprepError, match="has no folder, but 2 files of its own: give the folder above it"):
+    with pytest.raises(DataprepError, match="has no folder, only 2 files: use the folder above it"):
         detect_layout(files({"1.jpg": b"x", "2.jpg": b"x"}), PLAIN)
 
 
@@ -324,7 +324,7 @@ def test_names_that_are_not_utf8_have_keys(files: Files) -> None:
 def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None:
     names = ["train/images/a/1.jpg", "train/images/b/2.jpg", "val/images/a/3.jpg"]
     root = files(dict.fromkeys(names, b"x"))
-    with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', holds 'a', 'b'"):
+    with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', contains 'a', 'b'"):
         detect_layout(root, WalkOptions())
     assert detect_layout(root, WalkOptions(), "splits") == "splits"
 

@@ -52,7 +52,7 @@ def test_a_set_of_FileWriter_is_read_by_file_and_by_folder(tmp_path: Path) -> No
             ["theirs.mindrecord0", "theirs.mindrecord1"],
         )
         assert {read_row(path, None, n).values["label"] for n in range(9)} == set(range(9))
-    with pytest.raises(DataprepError, match="no indexed key column; ask with --row"):
+    with pytest.raises(DataprepError, match="no indexed key column; use --row"):
         read_key(tmp_path, None, "x")
 
 
@@ -75,7 +75,7 @@ def test_bytes_that_are_no_text_are_found_by_their_escaped_key(files: Files, tmp
 
 
 def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataprepError, match=r"holds neither dataset\.json nor MindRecord files"):
+    with pytest.raises(DataprepError, match=r"has no dataset\.json and no MindRecord file"):
         inspect(tmp_path)
 
 

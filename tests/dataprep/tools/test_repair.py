@@ -38,7 +38,7 @@ def test_a_lost_index_is_made_anew_from_the_data(sealed: Path, damage: str) -> N
     else:
         shutil.copy(sealed / "train.mindrecord0.db", index)
     repaired = repair(sealed)
-    assert repaired.done == ["train.mindrecord1.db was made anew from the data"]
+    assert repaired.done == ["train.mindrecord1.db was rebuilt from the data"]
     assert (repaired.problems, digests(sealed)) == ([], before)
     assert not (sealed / ".work" / "repair").exists()
 
@@ -98,7 +98,7 @@ def test_verify_says_which_rows_are_hit(sealed: Path) -> None:
     data[data.index(b"IDAT") + 8] ^= 0xFF
     path.write_bytes(data)
     (problem,) = verify(sealed).problems
-    assert problem.startswith("train.mindrecord0 is not what was sealed (its sha256 differs); damaged: row ")
+    assert problem.startswith("train.mindrecord0 is damaged (its sha256 differs); damaged: row ")
     assert ".png')" in problem
 
 

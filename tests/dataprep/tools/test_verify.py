@@ -69,12 +69,12 @@ def test_shards_that_changed_names_are_found(sealed: Path) -> None:
 
 def test_a_left_over_shard_is_found(sealed: Path) -> None:
     (sealed / "train.mindrecord7").write_bytes(b"x")
-    assert problems(sealed) == "train.mindrecord7 is not part of the sealed set; MindDataset may take it for one"
+    assert problems(sealed) == "train.mindrecord7 is not part of the dataset; MindDataset may read it as a shard"
 
 
 def test_a_changed_list_of_rejects_is_found(sealed: Path) -> None:
     (sealed / "rejects.jsonl").write_text('{"key": "a", "reason": "empty", "detail": ""}\n')
-    assert problems(sealed) == "rejects.jsonl does not list what the manifest counts as rejected"
+    assert problems(sealed) == "rejects.jsonl differs from the counts in dataset.json"
 
 
 def test_an_edited_manifest_is_refused(sealed: Path) -> None:
@@ -104,8 +104,8 @@ def test_data_files_of_equal_size_that_were_swapped_are_found_by_the_quick_look_
     first.rename(out / "aside")
     second.rename(first)
     (out / "aside").rename(second)
-    assert "train.mindrecord0 holds the data of train.mindrecord1" in problems(out, full=False)
-    with pytest.raises(ContractError, match=r"train\.mindrecord0 holds the data of train\.mindrecord1"):
+    assert "train.mindrecord0 contains the data of train.mindrecord1" in problems(out, full=False)
+    with pytest.raises(ContractError, match=r"train\.mindrecord0 contains the data of train\.mindrecord1"):
         inspect(out, "train")
 
 

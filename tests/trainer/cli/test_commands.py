@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -138,7 +139,7 @@ def test_unknown_key_in_config_file_is_answered_with_the_file_and_the_near_one(
 ) -> None:
     file = tmp_path / "Run.toml"
     file.write_text(f"{key} = 3\n")
-    with pytest.raises(WrongUsage) as refused:
+    with pytest.raises(click.UsageError) as refused:
         settings_of("d", "--config", str(file))
     assert str(refused.value) == f"{file}: unknown key '{key}'; did you mean '{near}'?"
 
@@ -147,7 +148,7 @@ def test_unknown_key_in_config_file_is_answered_with_the_file_and_the_near_one(
 def test_key_without_a_near_one_is_answered_with_those_that_a_file_may_hold(key: str, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(f"{key} = true\n")
-    with pytest.raises(WrongUsage, match=f"run.toml: unknown key '{key}'; ") as refused:
+    with pytest.raises(click.UsageError, match=f"run.toml: unknown key '{key}'; ") as refused:
         settings_of("d", "--config", str(file))
     if key == "xyz":
         known = str(refused.value).partition("; known: ")[2].split(", ")
@@ -167,7 +168,7 @@ def test_key_without_a_near_one_is_answered_with_those_that_a_file_may_hold(key:
 def test_value_of_the_wrong_type_in_config_file_names_file_and_key(line: str, sentence: str, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(line)
-    with pytest.raises(WrongUsage) as refused:
+    with pytest.raises(click.UsageError) as refused:
         settings_of("d", "--config", str(file))
     assert str(refused.value).startswith(f"{file}: {sentence}")
 
@@ -177,14 +178,14 @@ def test_config_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | No
     file = tmp_path / "run.toml"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(TrainerError, match=f"{file} (cannot be read|is not)"):
+    with pytest.raises(click.UsageError, match=f"{file} (cannot be read|is not)"):
         settings_of("d", "--config", str(file))
 
 
 def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tomllib", None)
     monkeypatch.setitem(sys.modules, "tomli", None)
-    with pytest.raises(TrainerError, match="pip install tomli"):
+    with pytest.raises(click.UsageError, match="pip install tomli"):
         settings_of("d", "--config", str(tmp_path / "run.toml"))
 
 

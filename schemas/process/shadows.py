@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Required packages, and a module of each that a file or folder of the same name does not have.
 _PARTS = {"click": "core", "numpy": "version", "PIL": "Image", "tqdm": "std", "mindspore": "common"}
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def obstacle(*packages: str) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ContractError
-from schemas.index_file import open_index
+from schemas.storage.index_file import open_index
 
 ENDLESS = "WITH RECURSIVE n(ROW_ID) AS (SELECT 0 UNION ALL SELECT ROW_ID + 1 FROM n) SELECT ROW_ID FROM n"
 PLAIN = {"INDEXES": "CREATE TABLE INDEXES(ROW_ID INT)", "SHARD_NAME": "CREATE TABLE SHARD_NAME(NAME TEXT)"}
