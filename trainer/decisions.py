@@ -33,7 +33,7 @@ class Decision:
         return self.asked == NOT_ASKED and not self.notable
 
 
-def asked(value: object) -> str:
+def requested(value: object) -> str:
     """How the table shows what the user gave; None means that nothing was given."""
     if value is None:
         return NOT_ASKED
@@ -126,7 +126,7 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartSettings:
     """The settings of a run's first steps that its weights depend on. Those that were not recorded are empty or None.
 
     `level` is the instruction set of the CPU kernels, `mindspore` the version. `workers` are the threads that decode:

@@ -5,7 +5,7 @@ from trainer.decisions import Decision, settings_table, table
 ROWS = [
     Decision("device", "default", "CPU", "MindSpore finds no Ascend here", notable=True),
     Decision(
-        "mean / std", "default", "123.7, 116.3, 103.5 / 58.4, 57.1, 57.4", "ImageNet's: the dataset was not measured"
+        "mean / std", "default", "123.7, 116.3, 103.5 / 58.4, 57.1, 57.4", "ImageNet's: dataset.json has no statistics"
     ),
     Decision("model", "mine:" + "x" * 60, "on", "asked for"),
 ]

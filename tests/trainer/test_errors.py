@@ -13,23 +13,23 @@ from trainer.errors import disk_error, disk_error_behind, until_uninterrupted
 from trainer.report.history import read_run
 from trainer.runs import checkpoint
 from trainer.runs.folder import append_line
-from trainer.runs.history import begun_with
+from trainer.runs.history import start_settings
 from trainer.runs.resume import finished
 
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (errno.ENOSPC, 75, "the disk is full (/r/a); with room again, the same command goes on"),
-        (errno.EDQUOT, 75, "the disk quota is used up (/r/a); with room again, the same command goes on"),
+        (errno.ENOSPC, 75, "the disk is full (/r/a); free some space, then run the same command again"),
+        (errno.EDQUOT, 75, "the disk quota is used up (/r/a); free some space, then run the same command again"),
         (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then the same command"),
-        (errno.EIO, 75, "/r/a: Input/output error; once the disk or share answers again, the same command goes on"),
-        (errno.ESTALE, 75, "/r/a: Stale file handle; once the disk or share answers again, the same command goes on"),
-        (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; once the disk or share answers again, the same"),
+        (errno.EIO, 75, "/r/a: Input/output error; when the disk or share is available again, run the same command again"),
+        (errno.ESTALE, 75, "/r/a: Stale file handle; when the disk or share is available again, run the same command again"),
+        (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; when the disk or share is available again"),
         (errno.EINTR, 75, "/r/a: Interrupted system call; once"),
-        (errno.EACCES, 1, "/r/a: Permission denied; let this user read and write there, or give another path"),
+        (errno.EACCES, 1, "/r/a: Permission denied; give this user read and write access, or use another path"),
         (errno.EROFS, 1, "/r/a: Read-only file system; let this user"),
-        (errno.ENOENT, 1, "/r/a: No such file or directory; was it moved or removed? Put it back"),
+        (errno.ENOENT, 1, "/r/a: No such file or directory; restore it if it was moved or removed"),
         (errno.EFBIG, 1, "/r/a: File too large"),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
         checkpoint.load(fifo)
     os.mkfifo(tmp_path / "starts.jsonl")
     with pytest.raises(ContractError, match="is not a regular file"):
-        begun_with(str(tmp_path))
+        start_settings(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["result.json", "steps.jsonl", "nonfinite.json"])

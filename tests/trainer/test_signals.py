@@ -53,10 +53,10 @@ def test_noted_signal_is_raised_as_an_interruption() -> None:
 @pytest.mark.parametrize(
     ("ranks", "way"),
     [
-        (1, "the same command with --resume goes on"),
+        (1, "resume it with the same command and --resume"),
         (
             2,
-            "a run of several ranks cannot go on where it stopped; to begin another run from these weights, "
+            "a run of several ranks cannot be resumed; to start a new run from these weights, "
             "give --init mine/last.ckpt and another --out",
         ),
     ],

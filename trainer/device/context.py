@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from schemas.counting import many
 from schemas.process.host import allow_open_files, host_cores, max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
-from trainer.decisions import Begun, Call, Decision, asked
+from trainer.decisions import Call, Decision, StartSettings, requested
 from trainer.device.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.device.precision import Precision, decide_precision
 from trainer.device.rank import WORKER, launched, role
@@ -61,7 +61,7 @@ class InEffect:
     device: str
     graph: bool
     sink: bool
-    seen: int
+    callback_steps: int
     workers: int
     prefetch: int
     precision: Precision
@@ -86,7 +86,7 @@ class InEffect:
 
 
 def this_machine(device: str | None) -> Machine:
-    """Look at the machine; imports MindSpore, unless CPU was asked for and nothing hangs on an Ascend."""
+    """Look at the machine; imports MindSpore, unless CPU was requested and nothing hangs on an Ascend."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _started_as()
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
@@ -119,12 +119,12 @@ def _ascend_available() -> bool:
 
 
 def decide(
-    config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None, begun: Begun | None = None
+    config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None, start: StartSettings | None = None
 ) -> InEffect:
     """Everything that the device decides for this run; raises TrainerError when it cannot be served on `machine`.
 
     `steps` are the batches of an epoch, 0 when nothing is trained. Without `demand` the pipeline is laid out for the
-    cores alone. `begun` is what a run that goes on used before.
+    cores alone. `start` is what a run that goes on used before.
     """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
@@ -134,15 +134,15 @@ def decide(
     level, level_why = _jit_level(config, kernel, device, graph)
     ranks, ranks_why = _ranks(config.ranks, machine)
     # A resume that draws augmentation again need not keep its number of workers.
-    feed = _feed(config, machine, ranks, demand, None if fast_recovery else begun)
+    feed = _feed(config, machine, ranks, demand, None if fast_recovery else start)
     precision = decide_precision(config, device)
-    kernels = decide_kernels(machine.processor, begun) if device == "CPU" else None
+    kernels = decide_kernels(machine.processor, start) if device == "CPU" else None
     mode_why = "whole steps compiled" if graph else "one operator at a time, for debugging"
     return InEffect(
         device=device,
         graph=graph,
         sink=sink.on,
-        seen=sink.seen,
+        callback_steps=sink.callback_steps,
         workers=feed.workers,
         readers=feed.readers,
         batchers=feed.batchers,
@@ -150,17 +150,17 @@ def decide(
         open_files=feed.open_files,
         precision=precision,
         decisions=(
-            Decision("device", asked(config.device), device, device_why, notable=True),
-            Decision("mode", asked(config.mode), "graph" if graph else "pynative", mode_why),
+            Decision("device", requested(config.device), device, device_why, notable=True),
+            Decision("mode", requested(config.mode), "graph" if graph else "pynative", mode_why),
             *(() if kernels is None else (kernels.decision,)),
             *_threads(device),
             *precision.decisions,
             *sink.decisions,
             *pipeline,
-            Decision("graph kernel", asked(config.graph_kernel or None), asked(kernel), kernel_why),
-            Decision("jit level", asked(config.jit_level), level or "default", level_why),
+            Decision("graph kernel", requested(config.graph_kernel or None), requested(kernel), kernel_why),
+            Decision("jit level", requested(config.jit_level), level or "default", level_why),
             *_of_ascend(device, graph, machine),
-            Decision("ranks", asked(config.ranks), str(ranks), ranks_why),
+            Decision("ranks", requested(config.ranks), str(ranks), ranks_why),
             *_binding(config, ranks, machine),
             *feed.decisions,
             *_autotune(config.autotune),
@@ -171,23 +171,23 @@ def decide(
         shard_id=machine.rank,
         kernels=kernels,
         pipeline_per_epoch=per_epoch,
-        warnings=tuple(filter(None, (*_inexact(kernels, machine, begun), feed.warning))),
+        warnings=tuple(filter(None, (*_inexact(kernels, machine, start), feed.warning))),
         affinity=machine.affinity,
     )
 
 
-def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, begun: Begun | None) -> Feed:
+def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, start: StartSettings | None) -> Feed:
     cores = max(1, machine.cores // ranks)  # the ranks of a host share it
     memory = None if machine.memory is None else machine.memory // ranks
     files, host = machine.open_files, machine.host_cores
-    return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, begun)
+    return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, start)
 
 
-def _inexact(kernels: Kernels | None, machine: Machine, begun: Begun | None) -> tuple[str, ...]:
-    """Return why the CPU's operators compute other bits than in the run that has begun; nothing on another device."""
+def _inexact(kernels: Kernels | None, machine: Machine, start: StartSettings | None) -> tuple[str, ...]:
+    """Return why the CPU's operators compute other bits than in the run that has start; nothing on another device."""
     if kernels is None:
         return ()
-    before, now = None if begun is None else begun.affinity, machine.affinity
+    before, now = None if start is None else start.affinity, machine.affinity
     if before is None or now is None or before == now:
         return (kernels.warning,)
     cores = f"this run began on {many(before, 'core')}, this process may run on {now}"
@@ -197,11 +197,11 @@ def _inexact(kernels: Kernels | None, machine: Machine, begun: Begun | None) -> 
 def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     if device == "Ascend" and not machine.ascend:
         raise TrainerError(
-            "Ascend was asked for, but MindSpore finds none here: check 'npu-smi info' and that CANN's set_env.sh "
+            "Ascend was requested, but MindSpore finds none here: check 'npu-smi info' and that CANN's set_env.sh "
             "is sourced, or use --device CPU"
         )
     if device in ("Ascend", "CPU"):
-        return device, "asked for"
+        return device, "requested"
     return ("Ascend", "found") if machine.ascend else ("CPU", "MindSpore finds no Ascend here")
 
 
@@ -212,7 +212,7 @@ def _threads(device: str) -> list[Decision]:
 
 def _graph_kernel(wanted: bool, device: str, graph: bool) -> tuple[bool, str]:
     if not wanted:
-        return False, "not asked for"
+        return False, "not requested"
     if device == "CPU":
         return False, "needs Ascend; MindSpore's graph kernel fusion fails on CPU"
     return graph, "jit level O1" if graph else "needs graph mode"
@@ -222,7 +222,7 @@ def _ranks(ranks: int | None, machine: Machine) -> tuple[int, str]:
     if machine.ranks is None:
         return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice"
     if ranks not in (None, machine.ranks):
-        raise TrainerError(f"--ranks {ranks} was asked for, but msrun has started {machine.ranks}: leave --ranks out")
+        raise TrainerError(f"--ranks {ranks} was requested, but msrun has started {machine.ranks}: leave --ranks out")
     return machine.ranks, "started by msrun"
 
 
@@ -236,7 +236,7 @@ def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tup
         return None, "MindSpore's CPU back end compiles at one level only"
     if level is None:
         return None, "MindSpore's own choice by product; O0 and O1 launch kernel by kernel, O2 the whole graph"
-    return (level, "asked for") if graph else (None, "needs graph mode")
+    return (level, "requested") if graph else (None, "needs graph mode")
 
 
 def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
@@ -248,7 +248,7 @@ def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
     origin = "MindSpore's own: only the amp level lowers types"
     return [
         Decision("precision mode", "default", "must_keep_origin_dtype", origin),
-        Decision("compile cache", asked(machine.compile_cache or None), cache, where),
+        Decision("compile cache", requested(machine.compile_cache or None), cache, where),
     ]
 
 

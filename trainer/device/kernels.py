@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.process.host import INSTRUCTION_SETS, instruction_set
-from trainer.decisions import Begun, Decision
+from trainer.decisions import AS_STARTED, Decision, StartSettings
 
 ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
 OURS = "TRAINER_MAX_CPU_ISA"  # what the trainer itself has set: a child must not take it for a wish of the user's
@@ -80,10 +80,10 @@ def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
     return ""
 
 
-def decide_kernels(processor: Processor, begun: Begun | None = None) -> Kernels:
-    """What the CPU's kernels use: what the user has set, or else what the run `begun` used, or else what is fast."""
-    chosen = _as_set(processor) or _as_begun(processor, begun) or _fast(processor)
-    return replace(chosen, warning=_difference(chosen.level, processor, begun))
+def decide_kernels(processor: Processor, start: StartSettings | None = None) -> Kernels:
+    """What the CPU's kernels use: what the user has set, or else what the run `start` used, or else what is fast."""
+    chosen = _as_set(processor) or _as_started(processor, start) or _fast(processor)
+    return replace(chosen, warning=_difference(chosen.level, processor, start))
 
 
 def _as_set(processor: Processor) -> Kernels | None:
@@ -102,13 +102,13 @@ def _lower(best: str | None, value: str) -> str:
     return min(best, value, key=LEVELS.index) if value in LEVELS else best  # oneDNN ignores a name that it lacks
 
 
-def _as_begun(processor: Processor, begun: Begun | None) -> Kernels | None:
-    if begun is None or begun.mindspore != processor.mindspore or begun.level not in LEVELS:
+def _as_started(processor: Processor, start: StartSettings | None) -> Kernels | None:
+    if start is None or start.mindspore != processor.mindspore or start.level not in LEVELS:
         return None
-    if begun.level == _fast(processor).level or _lower(processor.best, begun.level) != begun.level:
+    if start.level == _fast(processor).level or _lower(processor.best, start.level) != start.level:
         return None
-    decision = Decision("CPU kernels", "default", begun.level, "as this run began", notable=True)
-    return Kernels(begun.level, begun.level, decision)
+    decision = Decision("CPU kernels", "default", start.level, AS_STARTED, notable=True)
+    return Kernels(start.level, start.level, decision)
 
 
 def _fast(processor: Processor) -> Kernels:
@@ -121,19 +121,19 @@ def _fast(processor: Processor) -> Kernels:
     return Kernels(None, level, Decision("CPU kernels", "default", level, why))
 
 
-def _difference(level: str, processor: Processor, begun: Begun | None) -> str:
-    if begun is None:
+def _difference(level: str, processor: Processor, start: StartSettings | None) -> str:
+    if start is None:
         return ""
-    if begun.mindspore and processor.mindspore and begun.mindspore != processor.mindspore:
-        return f"this run began on MindSpore {begun.mindspore}, now it is {processor.mindspore}; {INEXACT}"
-    if not begun.level:
+    if start.mindspore and processor.mindspore and start.mindspore != processor.mindspore:
+        return f"this run began on MindSpore {start.mindspore}, now it is {processor.mindspore}; {INEXACT}"
+    if not start.level:
         return f"{NOT_KEPT}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
-    if begun.level == level:
+    if start.level == level:
         return ""
-    if _lower(processor.best, begun.level) != begun.level:
-        return f"this run began with CPU kernels '{begun.level}', which this CPU lacks; with '{level}' {INEXACT}"
+    if _lower(processor.best, start.level) != start.level:
+        return f"this run began with CPU kernels '{start.level}', which this CPU lacks; with '{level}' {INEXACT}"
     now = f"{processor.variable}={processor.value} makes them '{level}'"
-    return f"this run began with CPU kernels '{begun.level}', but {now}; {INEXACT}, so leave the variable out"
+    return f"this run began with CPU kernels '{start.level}', but {now}; {INEXACT}, so leave the variable out"
 
 
 def use_kernels(kernels: Kernels) -> None:

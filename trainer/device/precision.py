@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.config import RunConfig
-from trainer.decisions import Call, Decision, Name, asked
+from trainer.decisions import Call, Decision, Name, requested
 from trainer.errors import WrongUsage
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
@@ -47,7 +47,7 @@ def decide_precision(config: RunConfig, device: str) -> Precision:
     narrow = level != "O0" and dtype == "float16"
     scale = config.loss_scale or ("dynamic" if narrow else "none")
     scaler = _scaler(scale)
-    scale_why = "asked for" if config.loss_scale else _scale_why(level, dtype)
+    scale_why = "requested" if config.loss_scale else _scale_why(level, dtype)
     low_type = {} if dtype == "float16" or level == "O0" else {"dtype": Name(f"mindspore.{dtype}")}
     shown = "float32" if level == "O0" else dtype
     return Precision(
@@ -56,9 +56,9 @@ def decide_precision(config: RunConfig, device: str) -> Precision:
         amp=Call("mindspore.amp.auto_mixed_precision", {"amp_level": level, **low_type}),
         scaler=scaler,
         decisions=(
-            Decision("amp level", asked(config.amp_level), level, why),
-            Decision("amp dtype", asked(config.amp_dtype), shown, dtype_why),
-            Decision("loss scale", asked(config.loss_scale), scale, scale_why),
+            Decision("amp level", requested(config.amp_level), level, why),
+            Decision("amp dtype", requested(config.amp_dtype), shown, dtype_why),
+            Decision("loss scale", requested(config.loss_scale), scale, scale_why),
         ),
     )
 
@@ -67,7 +67,7 @@ def _level(level: str | None, device: str) -> tuple[str, str]:
     if level is not None:
         norms = "; norm layers too" if level == "O3" else ""
         slow = ", though float16 costs about twice on CPU" if device == "CPU" and level != "O0" else ""
-        return level, f"asked for{norms}{slow}"
+        return level, f"requested{norms}{slow}"
     if device == "CPU":
         return "O0", "float16 costs about twice on CPU"
     return "O2", "half precision on the matrix units; norm layers stay float32"
@@ -79,7 +79,7 @@ def _dtype(dtype: str | None, level: str, device: str) -> tuple[str, str]:
     if device == "CPU" and dtype == "bfloat16":
         return "float16", "MindSpore has no bfloat16 kernels for CPU, so it is float16 here"
     if dtype == "bfloat16":
-        return dtype, "asked for; Atlas A2 and later have it"
+        return dtype, "requested; Atlas A2 and later have it"
     return "float16", "the range is kept by the loss scale"
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from trainer.config import RunConfig
-from trainer.decisions import Call, Decision, asked
+from trainer.decisions import Call, Decision, requested
 
 MODEL_TRAIN = "mindspore.train.Model.train"
 LIKED = range(20, 501)  # steps a sink: few enough for a preemption's grace, many enough to cost nothing
@@ -45,8 +45,8 @@ def decide_sink(config: RunConfig, device: str, graph: bool, steps: int) -> Sink
         size=size,
         seen=seen,
         decisions=(
-            Decision("sink", asked(config.sink), asked(on), why),
-            Decision("sink size", asked(config.sink_size), shown, size_why),
+            Decision("sink", requested(config.sink), requested(on), why),
+            Decision("sink size", requested(config.sink_size), shown, size_why),
             Decision("seen", "default", cadence, "when loss, stop signals and --save-every are looked at"),
         ),
     )
@@ -56,7 +56,7 @@ def _on(sink: bool | None, device: str, graph: bool) -> tuple[bool, str]:
     if device == "CPU":
         return False, "MindSpore cannot sink on CPU" + (" and would ignore the request silently" if sink else "")
     if sink is not None:
-        return sink, "asked for"
+        return sink, "requested"
     if not graph:
         return False, "in pynative mode each step is to be seen"
     return True, "the device fetches its own batches"
@@ -71,7 +71,7 @@ def _size(size: int | None, on: bool, steps: int) -> tuple[int, str]:
         liked = [n for n in LIKED if steps % n == 0]
         return (max(liked), f"divides the epoch of {steps}") if liked else (steps, "the whole epoch")
     fitting = max(n for n in range(1, min(size, steps) + 1) if steps % n == 0)
-    return fitting, "asked for" if fitting == size else f"the largest below that divides the epoch of {steps}"
+    return fitting, "requested" if fitting == size else f"the largest below that divides the epoch of {steps}"
 
 
 def decide_pipeline(config: RunConfig, sink: bool) -> tuple[bool, bool, tuple[Decision, ...]]:

@@ -25,7 +25,8 @@ from trainer.feed.image_file import read_file
 from trainer.feed.image_files import PassedOver, find_files
 from trainer.feed.mixing import scaled
 from trainer.feed.picture import NotAnImage, Unreadable, read_picture
-from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
+from trainer.feed.integrity import check_batch
+from trainer.feed.pipeline import keyed_batches, pipeline_errors
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
@@ -65,10 +66,11 @@ def predict(
     write: Callable[[Prediction], None],
     show: Show,
     each_batch: Callable[[], None],
+    home: Path = Path(),
 ) -> Predicted:
     """Give `write` the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
-    `asked` carries the device settings and the batch size. Raises TrainerError for inputs that are not there,
+    `asked` carries the device settings and the batch size; `home` is as in RunPlan. Raises TrainerError for inputs that are not there,
     ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
     cannot be listed and folders behind links have no row: they are named in what is returned.
     """
@@ -78,7 +80,7 @@ def predict(
     dataset = open_split(inputs[0], split, asked.full_check) if sealed else None
     found_files, passed_over = ([], PassedOver()) if sealed else find_files(inputs)
     files = [(name, Path(os.path.abspath(name))) for name in found_files]
-    effect, home = in_effect(asked, show), Path.cwd()
+    effect, home = in_effect(asked, show), home.resolve()
     with scratch(None):
         ready = restore(file, home, effect)
         if dataset is not None:

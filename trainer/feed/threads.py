@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.counting import many
-from trainer.decisions import Begun, Decision, asked
+from trainer.decisions import AS_STARTED, Decision, StartSettings, requested
 from trainer.errors import TrainerError
 
 PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's own, since batches are large
@@ -13,7 +13,6 @@ READING = 8  # decoders that one reader keeps busy, with room: reading costs a f
 BATCHING = 8  # decoders that one batcher keeps busy: it copies each sample, for about a fifth of a decode
 FIXED_BYTES = 100 << 20
 INEXACT = "the weights will differ from those of an undisturbed run, since random augmentation is drawn per worker"
-AS_BEGUN = "as this run began"
 OTHER_FILES = 256  # descriptors that Python, MindSpore and the run itself hold, with room
 
 
@@ -54,21 +53,21 @@ def decide_feed(
     open_files: int,
     demand: Demand | None,
     host_cores: int | None = None,
-    begun: Begun | None = None,
+    start: StartSettings | None = None,
 ) -> Feed:
     """The feed for what was asked (None: not asked) on a machine; memory None when it was not looked at.
 
     `cores` are those that this process may use; `host_cores` those of the host, MindSpore's own limit (None: the same).
     A quarter of the memory is for what is held ready; it costs prefetch first, then workers, unless a run goes on: it
-    keeps those that it `begun` with where MindSpore allows it. Raises TrainerError when the files of the dataset cannot
+    keeps those that it `start` with where MindSpore allows it. Raises TrainerError when the files of the dataset cannot
     be open at once.
     """
     host_cores = host_cores or cores
-    kept = _kept(workers, host_cores, begun)
-    count, count_why = (kept, AS_BEGUN) if kept is not None else _workers(workers, cores, host_cores)
+    kept = _kept(workers, host_cores, start)
+    count, count_why = (kept, AS_STARTED) if kept is not None else _workers(workers, cores, host_cores)
     batchers = 1 + count // BATCHING
     ready, ready_why = (
-        (PREFETCH, "rows and batches held ready by each operator") if prefetch is None else (prefetch, "asked for")
+        (PREFETCH, "rows and batches held ready by each operator") if prefetch is None else (prefetch, "requested")
     )
     if demand is not None and memory is not None:
         room = memory // 4
@@ -89,10 +88,10 @@ def decide_feed(
         prefetch=ready,
         open_files=files,
         decisions=(
-            Decision("workers", asked(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)),
-            Decision("prefetch", asked(prefetch), str(ready), ready_why + held, ready < (prefetch or PREFETCH)),
+            Decision("workers", requested(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)),
+            Decision("prefetch", requested(prefetch), str(ready), ready_why + held, ready < (prefetch or PREFETCH)),
         ),
-        warning=_difference(count, workers, host_cores, begun),
+        warning=_difference(count, workers, host_cores, start),
     )
 
 
@@ -106,11 +105,11 @@ def held_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> in
     return FIXED_BYTES + samples + (prefetch + 2 * batchers) * demand.batch_size * demand.sample_bytes
 
 
-def _kept(workers: int | None, host_cores: int, begun: Begun | None) -> int | None:
+def _kept(workers: int | None, host_cores: int, start: StartSettings | None) -> int | None:
     """Return the number of workers that a run goes on with because it began with it; None where it cannot be."""
-    if workers is not None or begun is None or begun.workers is None or begun.workers > host_cores:
+    if workers is not None or start is None or start.workers is None or start.workers > host_cores:
         return None
-    return begun.workers
+    return start.workers
 
 
 def _workers(workers: int | None, cores: int, host_cores: int) -> tuple[int, str]:
@@ -119,24 +118,24 @@ def _workers(workers: int | None, cores: int, host_cores: int) -> tuple[int, str
     if workers > host_cores:
         return host_cores, f"lowered: MindSpore refuses more than the {many(host_cores, 'core')} of the host"
     if workers > cores:
-        return workers, f"asked for, though this process may use {cores} of the host's {many(host_cores, 'core')}"
-    return workers, "asked for"
+        return workers, f"requested, though this process may use {cores} of the host's {many(host_cores, 'core')}"
+    return workers, "requested"
 
 
 def _notable(workers: int | None, count: int, cores: int) -> bool:
     return count != cores if workers is None else count < workers
 
 
-def _difference(count: int, workers: int | None, host_cores: int, begun: Begun | None) -> str:
+def _difference(count: int, workers: int | None, host_cores: int, start: StartSettings | None) -> str:
     """Return the warning of a run that goes on with `count` workers; empty when it began with as many."""
-    if begun is None or begun.workers == count:
+    if start is None or start.workers == count:
         return ""
-    if begun.workers is None:
+    if start.workers is None:
         return f"this run has no record of its number of workers; unless it was {count}, {INEXACT}"
-    before = f"this run began with {many(begun.workers, 'worker')}"
-    if begun.workers > host_cores:
+    before = f"this run began with {many(start.workers, 'worker')}"
+    if start.workers > host_cores:
         return f"{before}, which MindSpore refuses on a host of {many(host_cores, 'core')}; with {count} {INEXACT}"
-    return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {begun.workers}"
+    return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {start.workers}"
 
 
 def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int, int]:

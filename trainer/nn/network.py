@@ -8,7 +8,7 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from trainer.device.context import InEffect, one_by_one
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, first_line
 from trainer.nn.models import MINDCV, MODELS, find_factory
 
 
@@ -41,8 +41,9 @@ def _check_head(name: str, network: Any, num_classes: int, image_size: int, effe
         except (RuntimeError, ValueError) as error:
             if not name.startswith(MINDCV):  # the user's own code keeps its traceback
                 raise
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise TrainerError(f"model '{name}' does not take images of {image_size} pixels: {first}") from error
+            raise TrainerError(
+                f"model '{name}' does not take images of {image_size} pixels: {first_line(error)}"
+            ) from error
     shape = getattr(logits, "shape", None)
     if shape != (2, num_classes):
         found = f"shape {shape}" if shape is not None else f"a {type(logits).__name__}"

@@ -222,7 +222,7 @@ def test_a_full_disk_is_one_sentence_and_another_try(
     with pytest.raises(SystemExit) as left:
         commands.main()
     assert left.value.code == 75
-    said = "Error: the disk is full (/runs/last.ckpt); with room again, the same command goes on\n"
+    said = "Error: the disk is full (/runs/last.ckpt); free some space, then run the same command again\n"
     assert capsys.readouterr().err == said
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.examples import ROOT
 from trainer.config import RunConfig
-from trainer.decisions import Begun, Decision
+from trainer.decisions import StartSettings, Decision
 from trainer.device.context import InEffect, Machine, decide
 from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 
@@ -122,23 +122,23 @@ def test_cap_is_set_for_the_process_and_its_children_in_both_spellings(monkeypat
     ],
 )
 def test_run_goes_on_with_what_it_began_with(processor: Processor, begun: str, cap: str | None, level: str) -> None:
-    kernels = decide_kernels(processor, Begun(begun, "2.10.0"))
+    kernels = decide_kernels(processor, StartSettings(begun, "2.10.0"))
     assert (kernels.cap, kernels.level, kernels.warning) == (cap, level, "")
 
 
 @pytest.mark.parametrize(
     ("processor", "begun", "level", "why"),
     [
-        (NARROW, Begun("AVX512_CORE", "2.10.0"), "AVX2", "'AVX512_CORE', which this CPU lacks; with 'AVX2'"),
-        (replace(NARROW, best="AVX"), Begun("AVX2", "2.10.0"), "AVX", "'AVX2', which this CPU lacks; with 'AVX'"),
-        (replace(NARROW, best=None), Begun("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
-        (WIDE, Begun("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
-        (by_user("AVX"), Begun("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
-        (WIDE, Begun("AVX512_CORE", "2.8.0"), "AVX2", "began on MindSpore 2.8.0, now it is 2.10.0"),
-        (WIDE, Begun("", "2.10.0"), "AVX2", "did not note its CPU kernels; unless they were AVX2"),
+        (NARROW, StartSettings("AVX512_CORE", "2.10.0"), "AVX2", "'AVX512_CORE', which this CPU lacks; with 'AVX2'"),
+        (replace(NARROW, best="AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "'AVX2', which this CPU lacks; with 'AVX'"),
+        (replace(NARROW, best=None), StartSettings("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
+        (WIDE, StartSettings("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
+        (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
+        (WIDE, StartSettings("AVX512_CORE", "2.8.0"), "AVX2", "began on MindSpore 2.8.0, now it is 2.10.0"),
+        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not note its CPU kernels; unless they were AVX2"),
     ],
 )
-def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: Begun, level: str, why: str) -> None:
+def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: StartSettings, level: str, why: str) -> None:
     kernels = decide_kernels(processor, begun)
     assert kernels.level == level
     assert why in kernels.warning
@@ -147,7 +147,7 @@ def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: Begun
 
 @pytest.mark.parametrize("processor", [NARROW, by_user("AVX512_CORE"), OLD])
 def test_older_run_is_not_doubted_where_nothing_was_changed_for_it(processor: Processor) -> None:
-    assert decide_kernels(processor, Begun("", processor.mindspore)).warning == ""
+    assert decide_kernels(processor, StartSettings("", processor.mindspore)).warning == ""
 
 
 # One of each family of layers; the kernels of both modes are the same, and compiling takes most of a minute.
@@ -165,7 +165,7 @@ for model, side in (("tiny", 16), ("resnet18", 32), ("resnet50", 32), ("mobilene
                        mode="graph" if model == "tiny" else "pynative")
     plan = plan_run(config, this_machine("CPU"))
     apply(plan.effect)
-    CompiledStep(plan, Path.cwd()).compile()
+    CompiledStep(plan).compile()
     print("STEP", model, flush=True)
 """
 

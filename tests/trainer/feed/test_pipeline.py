@@ -9,7 +9,8 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError
-from trainer.feed.pipeline import check_labels, eval_batches, pipeline_errors, train_batches
+from trainer.feed.integrity import check_labels
+from trainer.feed.pipeline import eval_batches, pipeline_errors, train_batches
 from trainer.feed.recipes import RECIPES, Pixels
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)

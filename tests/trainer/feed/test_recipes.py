@@ -152,7 +152,7 @@ def test_checkpoint_is_evaluated_with_the_users_recipe(
         ("ownrecipes:listed", "returned a list, expected a trainer.feed.recipes.Recipe"),
         ("ownrecipes:asking", "cannot be called without arguments"),
         ("ownrecipes:unscaled", r"mean is \(0.5, 0.5, 0.5\), expected three numbers .* on the scale 0..255"),
-        ("ownrecipes:half", "gives only one of mean and std"),
+        ("ownrecipes:half", "sets only one of mean and std"),
         ("ownrecipes:sideless", "image_size is '48'"),
     ],
 )

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config import RunConfig
-from trainer.decisions import Begun
+from trainer.decisions import StartSettings
 from trainer.device.context import Machine, decide
 from trainer.errors import TrainerError
 from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
@@ -76,11 +76,11 @@ def test_machines_memory_and_files_reach_the_decision() -> None:
 
 
 def test_run_goes_on_with_the_workers_that_it_began_with() -> None:
-    fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, Begun("", "", workers=8))
+    fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, StartSettings("", "", workers=8))
     assert (fewer.workers, fewer.warning) == (8, ""), "whatever the cores and memory of this process"
     assert fewer.decisions[0].why.startswith("as this run began: ")
     assert not fewer.decisions[0].plain
-    more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, Begun("", "", workers=2))
+    more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, StartSettings("", "", workers=2))
     assert (more.workers, more.warning) == (2, "")
 
 
@@ -95,16 +95,16 @@ def test_run_goes_on_with_the_workers_that_it_began_with() -> None:
 def test_resume_that_cannot_have_its_workers_says_what_will_differ(
     asked: int | None, begun: int | None, workers: int, why: str
 ) -> None:
-    feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, Begun("", "", workers=begun))
+    feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, StartSettings("", "", workers=begun))
     assert feed.workers == workers
     assert feed.warning.startswith(why)
     assert "will differ from those of an undisturbed run" in feed.warning
 
 
 def test_resume_that_draws_augmentation_again_needs_no_workers_of_before() -> None:
-    begun = Begun("", "", workers=2)
+    begun = StartSettings("", "", workers=2)
     machine = Machine(ascend=True, cores=8)
-    effect = decide(RunConfig("d"), machine, steps=40, begun=begun)
+    effect = decide(RunConfig("d"), machine, steps=40, start=begun)
     assert (effect.workers, effect.warnings) == (8, ())
-    assert decide(RunConfig("d", exact_resume=True), machine, steps=40, begun=begun).workers == 2
-    assert decide(RunConfig("d", exact_resume=True, workers=8), machine, steps=40, begun=begun).warnings
+    assert decide(RunConfig("d", exact_resume=True), machine, steps=40, start=begun).workers == 2
+    assert decide(RunConfig("d", exact_resume=True, workers=8), machine, steps=40, start=begun).warnings

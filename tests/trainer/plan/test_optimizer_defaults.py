@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from trainer.config import RunConfig
-from trainer.decisions import Begun
+from trainer.decisions import StartSettings
 from trainer.nn.models import MODELS
 from trainer.nn.optimizer import OPTIMIZERS
 from trainer.plan.optimizer_defaults import MODEL_DEFAULTS, OPTIMIZER_DEFAULTS, Updates, decide_updates
 
 
-def decided(batch: int, begun: Begun | None = None, **asked: object) -> Updates:
+def decided(batch: int, begun: StartSettings | None = None, **asked: object) -> Updates:
     return decide_updates(replace(RunConfig("d"), **asked), batch, begun)  # type: ignore[arg-type]
 
 
@@ -74,11 +74,11 @@ def test_rate_is_recorded_exactly_by_what_is_printed(batch: int) -> None:
 
 
 def test_run_goes_on_with_the_defaults_that_it_began_with() -> None:
-    begun = Begun("", "", optimizer="adamw", lr=3e-3, weight_decay=0.05)
+    begun = StartSettings("", "", optimizer="adamw", lr=3e-3, weight_decay=0.05)
     found = decided(64, begun, model="resnet50")
     assert (found.optimizer, found.lr, found.weight_decay) == ("adamw", 3e-3, 0.05)
     assert {why.partition(";")[0] for _, _, why in whys(found).values()} == {"as this run began"}
     given = decided(64, begun, model="resnet50", lr=0.5, weight_decay=0.1)
     assert (given.optimizer, given.lr, given.weight_decay) == ("adamw", 0.5, 0.1)
-    unknown = decided(64, Begun("", ""), model="resnet50")
+    unknown = decided(64, StartSettings("", ""), model="resnet50")
     assert (unknown.optimizer, unknown.lr) == ("sgd", 0.025)

@@ -32,7 +32,7 @@ def dry_run(folder: Path, *arguments: str) -> Result:
         (["--lr-scale", "head"], WrongUsage, "--lr-scale head: expected PREFIX=FACTOR"),
         (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or lies in"),
         (["--init", "gone.ckpt"], WrongUsage, "gone.ckpt is neither a run folder nor a checkpoint"),
-        (["--init", "."], TrainerError, "holds no best.ckpt"),
+        (["--init", "."], TrainerError, "has no best.ckpt"),
         (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),
         (["--out", "taken"], TrainerError, "taken is there already"),
         (["--tensorboard"], TrainerError, "pip install tensorboardX"),
@@ -103,8 +103,8 @@ def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
     Path("mine/last.ckpt").touch()
     said = str(dry_run(stripes, *begin).exception)
     run = Path("mine").resolve()
-    assert said.startswith(f"{run} was begun {counts}; a run of several ranks cannot go on where it stopped; ")
-    assert said.endswith(f"to begin another run from these weights, give --init {run}/last.ckpt and another --out")
+    assert said.startswith(f"{run} was started {counts}; a run of several ranks cannot be resumed; ")
+    assert said.endswith(f"to start a new run from these weights, give --init {run}/last.ckpt and another --out")
 
 
 def test_run_that_cannot_go_on_exactly_is_warned_of_dry(stripes: Path) -> None:

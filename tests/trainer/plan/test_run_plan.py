@@ -10,7 +10,8 @@ from trainer.config import RunConfig
 from trainer.device.context import Machine
 from trainer.errors import TrainerError
 from trainer.feed.recipes import IMAGENET_MEAN
-from trainer.plan.run_plan import check_files, plan_run
+from trainer.feed.integrity import check_files
+from trainer.plan.run_plan import plan_run
 
 CPU = Machine(ascend=False, cores=2)
 
@@ -80,7 +81,7 @@ def test_what_is_asked_beside_the_plain_run_is_in_the_table(stripes: Path) -> No
 
 
 def test_dataset_without_train_rows_is_refused(make_set: Callable[..., Path]) -> None:
-    with pytest.raises(ContractError, match="no train split to learn from; it has val"):
+    with pytest.raises(ContractError, match="no train split; its splits are val"):
         plan_run(RunConfig(str(make_set({"val": 3}))), CPU)
 
 

@@ -110,7 +110,7 @@ def test_run_folder_stands_for_its_best_checkpoint(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_and_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=r"holds no best\.ckpt"):
+    with pytest.raises(TrainerError, match=r"has no best\.ckpt"):
         checkpoint.find(tmp_path)
     with pytest.raises(TrainerError, match="neither a run folder nor a checkpoint"):
         checkpoint.find(tmp_path / "nothing")
@@ -136,7 +136,7 @@ def test_training_state_comes_back_with_its_shapes_and_stays_out_of_the_weights(
 
 def test_weights_alone_are_nothing_to_go_on_from(tmp_path: Path, cpu: InEffect) -> None:
     checkpoint.save(tmp_path / "best.ckpt", net(), META)
-    with pytest.raises(ContractError, match="holds weights only"):
+    with pytest.raises(ContractError, match="has weights only"):
         checkpoint.load_training(tmp_path / "best.ckpt")
 
 

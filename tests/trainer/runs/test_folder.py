@@ -55,7 +55,7 @@ def test_run_inside_the_dataset_is_refused() -> None:
 
 def test_run_folder_that_cannot_be_made_is_named() -> None:
     Path("file").touch()
-    with pytest.raises(TrainerError, match="cannot make the run folder"), run_folder("file/run", DATA):
+    with pytest.raises(TrainerError, match="cannot create the run folder"), run_folder("file/run", DATA):
         pass
 
 

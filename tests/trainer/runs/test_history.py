@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
-from trainer.decisions import Begun, Decision
-from trainer.runs.history import Start, begun_with, note_start, software
+from trainer.decisions import StartSettings, Decision
+from trainer.runs.history import Start, start_settings, append_start, software
 
 
 def read(run: Path) -> list[Start]:
@@ -14,8 +14,8 @@ def read(run: Path) -> list[Start]:
 
 
 def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
-    note_start(tmp_path, 0, "digest", DECISIONS)
-    note_start(tmp_path, 7, "digest", DECISIONS[:1])
+    append_start(tmp_path, 0, "digest", DECISIONS)
+    append_start(tmp_path, 7, "digest", DECISIONS[:1])
     begun, taken_up = read(tmp_path)
     assert (begun.step, begun.decisions, begun.dataset_digest) == (0, DECISIONS, "digest")
     assert (taken_up.step, taken_up.decisions) == (7, DECISIONS[:1])
@@ -24,7 +24,7 @@ def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
 
 def test_every_decision_is_stored_whether_the_table_shows_it_or_not(tmp_path: Path) -> None:
     notable, plain = Decision("device", "default", "CPU", "y", notable=True), Decision("mode", "default", "graph", "x")
-    note_start(tmp_path, 0, "digest", [notable, plain])
+    append_start(tmp_path, 0, "digest", [notable, plain])
     assert read(tmp_path)[0].decisions == (replace(notable, notable=False), plain)
     stored = json.loads((tmp_path / "starts.jsonl").read_text())["decisions"][0]
     assert stored == {"setting": "device", "asked": "default", "effect": "CPU", "why": "y"}
@@ -45,15 +45,15 @@ def test_another_form_is_refused(broken: dict[str, object]) -> None:
 @pytest.mark.parametrize("checkpoint", ["last.ckpt", "step-000000009.ckpt"])
 def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(checkpoint: str, tmp_path: Path) -> None:
     version = software()["mindspore"]
-    assert begun_with(None) is None
-    note_start(tmp_path, 0, "digest", DECISIONS, "SSE41")  # killed before a checkpoint
-    assert begun_with(str(tmp_path)) is None
-    note_start(tmp_path, 0, "digest", DECISIONS, "AVX2")
-    note_start(tmp_path, 9, "digest", DECISIONS, "AVX512_CORE")
+    assert start_settings(None) is None
+    append_start(tmp_path, 0, "digest", DECISIONS, "SSE41")  # killed before a checkpoint
+    assert start_settings(str(tmp_path)) is None
+    append_start(tmp_path, 0, "digest", DECISIONS, "AVX2")
+    append_start(tmp_path, 9, "digest", DECISIONS, "AVX512_CORE")
     (tmp_path / "best.ckpt").touch()  # written before the last one: no run goes on from it
-    assert begun_with(str(tmp_path)) is None
+    assert start_settings(str(tmp_path)) is None
     (tmp_path / checkpoint).touch()
-    assert begun_with(str(tmp_path)) == Begun("AVX2", version, lr=0.003)
+    assert start_settings(str(tmp_path)) == StartSettings("AVX2", version, lr=0.003)
 
 
 @pytest.mark.parametrize("text", [None, "", "{}\n", "not JSON\n", '{"step": 0, "at": 1, "dataset_digest": ""}\n'])
@@ -61,23 +61,23 @@ def test_run_whose_starts_cannot_be_read_has_kernels_that_are_not_known(text: st
     (tmp_path / "last.ckpt").touch()
     if text is not None:
         (tmp_path / "starts.jsonl").write_text(text)
-    assert begun_with(str(tmp_path)) == Begun("", "")
+    assert start_settings(str(tmp_path)) == StartSettings("", "")
 
 
 def test_run_that_goes_on_learns_what_it_began_with_from_the_first_line(tmp_path: Path) -> None:
     effects = {"workers": "5", "ranks": "2", "optimizer": "sgd", "peak lr": "0.0354", "weight decay": "2e-05"}
-    note_start(tmp_path, 0, "digest", [Decision(name, "default", value, "") for name, value in effects.items()])
-    note_start(tmp_path, 9, "digest", [Decision("workers", "default", "1", "")])
+    append_start(tmp_path, 0, "digest", [Decision(name, "default", value, "") for name, value in effects.items()])
+    append_start(tmp_path, 9, "digest", [Decision("workers", "default", "1", "")])
     (tmp_path / "last.ckpt").touch()
     version = software()["mindspore"]
-    assert begun_with(str(tmp_path)) == Begun("", version, 5, 2, "sgd", 0.0354, 2e-5)
+    assert start_settings(str(tmp_path)) == StartSettings("", version, 5, 2, "sgd", 0.0354, 2e-5)
 
 
 def test_optimizer_of_an_older_run_is_the_one_that_its_configuration_names(tmp_path: Path) -> None:
-    note_start(tmp_path, 0, "digest", [Decision("peak lr", "default", "0.003", "adamw, batch 16, cosine")])
+    append_start(tmp_path, 0, "digest", [Decision("peak lr", "default", "0.003", "adamw, batch 16, cosine")])
     (tmp_path / "config.json").write_text('{"optimizer": "adamw"}')
     (tmp_path / "last.ckpt").touch()
-    begun = begun_with(str(tmp_path))
+    begun = start_settings(str(tmp_path))
     assert begun is not None
     assert (begun.optimizer, begun.lr, begun.weight_decay, begun.workers) == ("adamw", 0.003, None, None)
 
@@ -87,4 +87,4 @@ def test_line_of_before_the_kernels_were_kept_is_read(tmp_path: Path) -> None:
     del line["instruction_set"]
     (tmp_path / "last.ckpt").touch()
     (tmp_path / "starts.jsonl").write_text(json.dumps(line) + "\n")
-    assert begun_with(str(tmp_path)) == Begun("", "2.10.0", lr=0.003)
+    assert start_settings(str(tmp_path)) == StartSettings("", "2.10.0", lr=0.003)

@@ -16,7 +16,7 @@ def result(**changes: object) -> TrainResult:
         (2, "2 of 20 updates were skipped because gradients overflowed, so the run has learnt less"),
         (
             18,
-            "18 of 20 updates were skipped because gradients overflowed, so the weights have hardly moved; do",
+            "18 of 20 updates were skipped because gradients overflowed, so the weights have hardly changed; do",
         ),
     ],
 )

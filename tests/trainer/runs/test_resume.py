@@ -18,7 +18,7 @@ from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.classification import Scores
 from trainer.runs import checkpoint, kill_points
-from trainer.runs.resume import finished, settled
+from trainer.runs.resume import finished, find_run
 from trainer.signals import StopSignals
 from trainer.training.progress import StepReport
 
@@ -115,7 +115,7 @@ def test_killed_run_goes_on_to_the_very_weights_and_metrics(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(kill_points, "reach", reach)
+        patch.setattr(kill_points, "kill_point", reach)
         with pytest.raises(Killed):
             train(config)
     assert finished(config) is None
@@ -129,7 +129,7 @@ def test_stopped_run_goes_on_to_the_very_weights_and_metrics(
     at: tuple[int, int], stripes: Path, undisturbed: object
 ) -> None:
     config = replace(CONFIG, dataset=str(stripes))
-    with pytest.raises(Interrupted, match=r"last\.ckpt; the same command with --resume goes on"):
+    with pytest.raises(Interrupted, match=r"last\.ckpt; resume it with the same command and --resume"):
         train(config, stop_at=at)
     assert checkpoint.load(Path("mine/last.ckpt"))[1].step == at[1]
     train(replace(config, resume=True))
@@ -147,20 +147,20 @@ def begun(config: RunConfig, folder: Path = Path("mine")) -> Path:
 
 def test_run_begun_with_other_options_is_refused_by_the_first_that_differs() -> None:
     begun(replace(CONFIG, lr=0.1, seed=3))
-    with pytest.raises(TrainerError, match=r"mine was begun with --lr 0\.1, now it is default; give the same options"):
+    with pytest.raises(TrainerError, match=r"mine was started with --lr 0\.1, now it is default; give the same options"):
         finished(replace(CONFIG, seed=4))
 
 
 def test_older_run_with_the_optimizer_that_was_then_the_default_goes_on() -> None:
     begun(replace(CONFIG, optimizer="adamw"))
     assert finished(CONFIG) is None
-    with pytest.raises(TrainerError, match="begun with --optimizer adamw, now it is sgd"):
+    with pytest.raises(TrainerError, match="started with --optimizer adamw, now it is sgd"):
         finished(replace(CONFIG, optimizer="sgd"))
 
 
 def test_optimizer_that_was_asked_for_is_to_be_asked_for_again() -> None:
     begun(replace(CONFIG, optimizer="sgd"))
-    with pytest.raises(TrainerError, match="begun with --optimizer sgd, now it is default"):
+    with pytest.raises(TrainerError, match="started with --optimizer sgd, now it is default"):
         finished(CONFIG)
 
 
@@ -173,7 +173,7 @@ def test_options_that_change_no_weight_may_differ_and_workers_too() -> None:
 def test_run_on_other_data_is_refused(stripes: Path, make_set: Callable[..., Path], cpu: InEffect) -> None:
     config = replace(CONFIG, dataset=str(stripes), epochs=1)
     train(config)
-    with pytest.raises(ContractError, match="begun on another dataset"):
+    with pytest.raises(ContractError, match="started on another dataset"):
         finished(replace(config, dataset=str(make_set({"train": 48}))))
 
 
@@ -182,13 +182,13 @@ def test_resume_without_a_folder_takes_the_latest_unfinished_run_like_it() -> No
     for number, lr in ((2, None), (9, None), (10, None), (11, 0.5)):
         begun(replace(config, lr=lr), Path(f"runs/flowers-{number}"))
     Path("runs/flowers-10/result.json").touch()
-    assert settled(config).out == "runs/flowers-9"
+    assert find_run(config).out == "runs/flowers-9"
 
 
-@pytest.mark.parametrize(("out", "sentence"), [("mine", "holds no run to go on with"), (None, "no unfinished run")])
+@pytest.mark.parametrize(("out", "sentence"), [("mine", "has no run to resume"), (None, "no unfinished run")])
 def test_resume_with_nothing_to_go_on_with_is_refused(out: str | None, sentence: str) -> None:
     with pytest.raises(TrainerError, match=sentence):
-        settled(replace(CONFIG, out=out, resume=True))
+        find_run(replace(CONFIG, out=out, resume=True))
 
 
 def test_damaged_configuration_is_named() -> None:
