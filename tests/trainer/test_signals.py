@@ -28,7 +28,7 @@ def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(n
         f"    send(signal.{name})\n"
         "print(signal.Signals(stop.signum).name)\n"
     )
-    assert done.stdout.splitlines() == [f"{name}: stopping after this step; once more stops at once", name]
+    assert done.stdout.splitlines() == [f"{name}: stopping after this step; repeat to stop at once", name]
     assert done.returncode == 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor, nn
 
-from trainer.device.context import InEffect, one_by_one
+from trainer.device.context import InEffect, pynative
 from trainer.errors import TrainerError, first_line
 from trainer.nn.models import MINDCV, MODELS, find_factory
 
@@ -35,7 +35,7 @@ def _check_head(name: str, network: Any, num_classes: int, image_size: int, effe
     if not isinstance(network, nn.Cell):
         raise TrainerError(f"model '{name}' returned a {type(network).__name__}, expected a mindspore.nn.Cell")
     network.set_train(False)
-    with one_by_one(effect):
+    with pynative(effect):
         try:
             logits = network(Tensor(np.zeros((2, 3, image_size, image_size), np.float32)))
         except (RuntimeError, ValueError) as error:

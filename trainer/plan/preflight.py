@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from schemas.counting import many
-from trainer.config import is_installed, is_own, module_is_there
+from trainer.config import is_installed, is_own, check_module
 from trainer.errors import NO_RESUME, TrainerError, disk_error, use_weights
 from trainer.nn.models import MINDCV, MODELS
 from trainer.feed.integrity import check_sizes
@@ -23,7 +23,7 @@ def check_start(plan: RunPlan) -> None:
     config = plan.config
     check_ranks(check_out(config.out, plan.folder), plan.effect.num_shards)
     if is_own(config.model) and not config.model.startswith(MINDCV):
-        module_is_there("model", config.model, plan.home)
+        check_module("model", config.model, plan.home)
     if config.init is not None and not _resumes(plan):
         _check_init(plan.home / config.init)
     if config.tensorboard and not is_installed("tensorboardX"):

@@ -55,7 +55,7 @@ def test_level_that_is_given_is_obeyed_on_cpu() -> None:
     assert effect.precision.amp_level == "O2"
     assert effect.precision.scaler is not None
     assert line(effect, "amp level") == Decision(
-        "amp level", "O2", "O2", "asked for, though float16 costs about twice on CPU"
+        "amp level", "O2", "O2", "requested, though float16 costs about twice on CPU"
     )
 
 
@@ -109,7 +109,7 @@ def test_jit_level_has_its_effect_in_graph_mode_on_ascend_only(machine: Machine,
 def test_sink_size_reaches_the_training_call_and_is_explained() -> None:
     decided = decide(RunConfig("d", sink_size=100), ASCEND, steps=1000)
     assert str(decided.train) == "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=100)"
-    assert (decided.seen, line(decided, "seen").effect) == (100, "every 100 steps")
+    assert (decided.callback_steps, line(decided, "callbacks").effect) == (100, "every 100 steps")
 
 
 def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu() -> None:
@@ -172,7 +172,7 @@ def test_ranks_of_an_msrun_of_the_users_own_are_taken_and_another_number_refused
     third = Machine(ascend=False, cores=8, rank=2, ranks=4)
     effect = decide(RunConfig("d"), third)
     assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 2, 2)
-    with pytest.raises(TrainerError, match="--ranks 2 was asked for, but msrun has started 4"):
+    with pytest.raises(TrainerError, match="--ranks 2 was requested, but msrun has started 4"):
         decide(RunConfig("d", ranks=2), third)
 
 
@@ -183,7 +183,7 @@ def test_rank_is_always_given() -> None:
 
 def test_table_is_aligned() -> None:
     assert table([Decision("sink", "on", "off", "CPU"), Decision("amp level", "default", "O0", "dear")]) == (
-        "setting    asked    in effect  why\nsink       on       off        CPU\namp level  default  O0         dear"
+        "setting    requested  in effect  why\nsink       on         off        CPU\namp level  default    O0         dear"
     )
 
 
@@ -201,7 +201,7 @@ def test_binding_needs_processes_that_the_program_starts() -> None:
     assert line(decide(RunConfig("d", ranks=2, bind="core"), ASCEND), "bind").why == "msrun --bind_core=True"
     with pytest.raises(WrongUsage, match="--bind numa binds the processes of --ranks; give --ranks"):
         decide(RunConfig("d", bind="numa"), ASCEND)
-    with pytest.raises(WrongUsage, match="or bind with your msrun"):
+    with pytest.raises(WrongUsage, match="or use the --bind_"):
         decide(RunConfig("d", bind="core"), replace(ASCEND, ranks=4))
 
 

@@ -135,7 +135,7 @@ def test_run_goes_on_with_what_it_began_with(processor: Processor, begun: str, c
         (WIDE, StartSettings("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
         (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
         (WIDE, StartSettings("AVX512_CORE", "2.8.0"), "AVX2", "began on MindSpore 2.8.0, now it is 2.10.0"),
-        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not note its CPU kernels; unless they were AVX2"),
+        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not record its CPU kernels; unless they were AVX2"),
     ],
 )
 def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: StartSettings, level: str, why: str) -> None:

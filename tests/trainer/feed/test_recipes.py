@@ -115,7 +115,7 @@ def test_no_image_is_shifted_out_of_sight(operations: Callable[[], list[Any]], c
 
 def test_strength_of_nothing_leaves_an_image_as_it_is(cpu: InEffect) -> None:
     image = np.random.default_rng(0).integers(60, 200, (32, 32, 3)).astype(np.uint8)
-    for operation in augment._operations(augment.Strongest(0.99, 0.5, 135.0, 0.99, 6)):
+    for operation in augment._operations(augment.FullStrength(0.99, 0.5, 135.0, 0.99, 6)):
         np.testing.assert_array_equal(operation(0.0)(image), image)
         assert not np.array_equal(operation(1.0)(image), image)
 

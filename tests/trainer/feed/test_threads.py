@@ -31,7 +31,7 @@ def test_little_memory_costs_prefetch_first_then_workers() -> None:
     assert least.prefetch == LEAST_PREFETCH
     assert least.workers < 64
     assert "fewer than the 64 cores" in least.decisions[0].why
-    assert "lowered to hold no more than a quarter of the 2.0 GiB" in least.decisions[1].why
+    assert "lowered to fit a quarter of the 2.0 GiB" in least.decisions[1].why
 
 
 @given(st.integers(1, 256), st.integers(0, 1 << 40), st.integers(1, 1024), st.integers(16, 1024))
@@ -64,7 +64,7 @@ def test_readers_give_way_to_the_limit_of_open_files() -> None:
 
 def test_files_that_cannot_be_open_at_once_are_refused_with_the_figures() -> None:
     with pytest.raises(
-        TrainerError, match=r"reading 500 files at once takes 1256 open files, .* limit is 1024; raise it"
+        TrainerError, match=r"reading 500 files at once needs 1256 open files, .* limit is 1024; raise it"
     ):
         decide_feed(None, None, 8, None, 1024, Demand(500, 1, 1, 1))
 
@@ -87,7 +87,7 @@ def test_run_goes_on_with_the_workers_that_it_began_with() -> None:
 @pytest.mark.parametrize(
     ("asked", "begun", "workers", "why"),
     [
-        (None, 9, 2, "this run began with 9 workers, which MindSpore refuses on a host of 4 cores; with 2 the weights"),
+        (None, 9, 2, "this run began with 9 workers, too many for MindSpore on a host of 4 cores; with 2 the weights"),
         (3, 1, 3, "this run began with 1 worker, but --workers 3 makes it 3; the weights"),
         (None, None, 2, "this run has no record of its number of workers; unless it was 2, the weights"),
     ],
@@ -98,7 +98,7 @@ def test_resume_that_cannot_have_its_workers_says_what_will_differ(
     feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, StartSettings("", "", workers=begun))
     assert feed.workers == workers
     assert feed.warning.startswith(why)
-    assert "will differ from those of an undisturbed run" in feed.warning
+    assert "will differ from those of an uninterrupted run" in feed.warning
 
 
 def test_resume_that_draws_augmentation_again_needs_no_workers_of_before() -> None:

@@ -59,7 +59,7 @@ def test_table_says_from_where_and_how() -> None:
 def test_what_was_asked_for_is_taken_as_it_is() -> None:
     asked = decided(64, model="resnet18", optimizer="adamw", lr=0.07, weight_decay=0.0)
     assert (asked.optimizer, asked.lr, asked.weight_decay) == ("adamw", 0.07, 0.0)
-    assert whys(asked)["peak lr"] == ("0.07", "0.07", "asked for, not scaled; batch 64; cosine")
+    assert whys(asked)["peak lr"] == ("0.07", "0.07", "requested, not scaled; batch 64; cosine")
 
 
 def test_other_optimizer_than_the_models_own_has_its_own_rate() -> None:

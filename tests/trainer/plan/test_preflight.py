@@ -28,9 +28,9 @@ def dry_run(folder: Path, *arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("wrong", "kind", "sentence"),
     [
-        (["--profile", "5"], WrongUsage, "--profile 5 is no range of steps"),
+        (["--profile", "5"], WrongUsage, "--profile 5 is not a range of steps"),
         (["--lr-scale", "head"], WrongUsage, "--lr-scale head: expected PREFIX=FACTOR"),
-        (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or lies in"),
+        (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or in"),
         (["--init", "gone.ckpt"], WrongUsage, "gone.ckpt is neither a run folder nor a checkpoint"),
         (["--init", "."], TrainerError, "has no best.ckpt"),
         (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),

@@ -39,8 +39,8 @@ def test_what_is_given_beats_recipe_and_optimizer(stripes: Path) -> None:
     [
         ({"recipe": "imgenet"}, "unknown recipe 'imgenet'; did you mean 'imagenet'?"),
         ({"model": "tinny"}, "unknown model 'tinny'; did you mean 'tiny'?"),
-        ({"profile": "5"}, "--profile 5 is no range of steps; give the first and the last, as in"),
-        ({"profile": "0..3"}, r"--profile 0\.\.3 is no range of steps"),
+        ({"profile": "5"}, "--profile 5 is not a range of steps; give the first and the last, as in"),
+        ({"profile": "0..3"}, r"--profile 0\.\.3 is not a range of steps"),
         ({"lr_scale": ("head",)}, "--lr-scale head: expected PREFIX=FACTOR"),
         ({"optimizer": "adam"}, "unknown optimizer 'adam'; did you mean 'adamw'?"),
         ({"batch_size": 49}, r"a batch of 49 is larger than the train split \(48 rows\); use --batch-size 48 or less"),

@@ -44,7 +44,7 @@ def test_earlier_run_is_never_touched(taken: str) -> None:
         Path("mine/best.ckpt").touch()
     else:
         Path("mine").touch()
-    with pytest.raises(TrainerError, match="mine is there already"), run_folder("mine", DATA):
+    with pytest.raises(TrainerError, match="mine already exists"), run_folder("mine", DATA):
         pass
 
 

@@ -136,7 +136,7 @@ def test_stopped_run_goes_on_to_the_very_weights_and_metrics(
     assert content(Path("mine")) == undisturbed
     starts = [json.loads(line) for line in Path("mine/starts.jsonl").read_text().splitlines()]
     assert [start["step"] for start in starts] == [0, at[1]]
-    assert starts[1]["decisions"][0] == {"setting": "device", "asked": "CPU", "effect": "CPU", "why": "asked for"}
+    assert starts[1]["decisions"][0] == {"setting": "device", "asked": "CPU", "effect": "CPU", "why": "requested"}
 
 
 def begun(config: RunConfig, folder: Path = Path("mine")) -> Path:
