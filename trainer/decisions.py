@@ -110,8 +110,8 @@ def table(decisions: Sequence[Decision], width: int | None = None) -> str:
 
 def _narrowed(widths: Sequence[int], width: int) -> list[int]:
     """Return column widths that add up to `width`: limits for the first three, the rest for the last."""
-    most = (width // 4, width // 6, width * 11 // 40)  # 22 of 80: the longest value name of MindSpore
-    first = [min(own, limit) for own, limit in zip(widths, most, strict=False)]
+    limits = (width // 4, max(width // 6, len("requested")), width * 11 // 40)  # 22 of 80: MindSpore's longest
+    first = [min(own, limit) for own, limit in zip(widths, limits, strict=False)]
     return [*first, width - sum(first) - 3 * len(GAP)]
 
 

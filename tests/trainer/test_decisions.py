@@ -17,7 +17,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
     assert max(map(len, lines)) <= width
     for row in ROWS:
         alone = table([row], width)
-        cells = "".join(f"{row.setting}{row.asked}{row.effect}{row.why}settingaskedin effectwhy".split())
+        cells = "".join(f"{row.setting}{row.asked}{row.effect}{row.why}settingrequestedin effectwhy".split())
         assert sorted("".join(alone.split())) == sorted(cells)
 
 
@@ -27,13 +27,14 @@ def test_table_that_fits_is_not_wrapped() -> None:
     assert len(table(ROWS).splitlines()) == 4
 
 
-def test_wrapped_cells_stand_below_each_other() -> None:
+def test_cells_are_wrapped_in_their_column() -> None:
     one = Decision("sink", "on", "off", "MindSpore cannot sink on CPU and would ignore the request")
     assert table([one], 50).splitlines() == [
-        "setting  asked  in effect  why",
-        "sink     on     off        MindSpore cannot sink",
-        "                           on CPU and would ignore",
-        "                           the request",
+        "setting  requested  in effect  why",
+        "sink     on         off        MindSpore cannot",
+        "                               sink on CPU and",
+        "                               would ignore the",
+        "                               request",
     ]
 
 

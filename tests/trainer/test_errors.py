@@ -33,13 +33,13 @@ from trainer.runs.resume import finished
         (errno.EFBIG, 1, "/r/a: File too large"),
     ],
 )
-def test_an_error_of_the_disk_is_a_sentence_and_a_code(number: int, code: int, said: str) -> None:
+def test_disk_error_has_a_message_and_an_exit_code(number: int, code: int, said: str) -> None:
     told = disk_error(OSError(number, os.strerror(number), "/r/a"))
     assert told.exit_code == code
     assert str(told).startswith(said)
 
 
-def test_what_mindspore_says_of_a_file_is_found_in_its_text_and_behind_its_errors() -> None:
+def test_disk_error_is_found_in_mindspores_text_and_causes() -> None:
     said = "Save failed.\nopen file '/m/x.mindir' failed, errno: No space left on device"
     native = disk_error_behind(RuntimeError(said))
     assert native is not None
@@ -50,7 +50,7 @@ def test_what_mindspore_says_of_a_file_is_found_in_its_text_and_behind_its_error
     assert disk_error_behind(RuntimeError("shapes differ")) is None
 
 
-def test_a_call_that_a_signal_interrupts_is_made_again() -> None:
+def test_interrupted_call_is_retried() -> None:
     left = [InterruptedError(), InterruptedError()]
 
     @until_uninterrupted
@@ -62,7 +62,7 @@ def test_a_call_that_a_signal_interrupts_is_made_again() -> None:
     assert call() == "done"
 
 
-def test_a_line_that_was_cut_costs_no_other(tmp_path: Path) -> None:
+def test_incomplete_line_does_not_damage_others(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     append_line(path, "1")
     with path.open("a") as file:
@@ -72,7 +72,7 @@ def test_a_line_that_was_cut_costs_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+def test_failed_save_keeps_the_previous_checkpoint(
     call: str, untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights, meta = checkpoint.load(untrained)
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(
     assert failed.value.filename == str(untrained)
 
 
-def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_a_file_is_rejected_at_once(tmp_path: Path) -> None:
     fifo = tmp_path / "last.ckpt"
     os.mkfifo(fifo)
     with pytest.raises(ContractError, match="is not a regular file"):
@@ -123,7 +123,7 @@ def test_a_page_of_a_run_with_a_fifo_or_socket_says_what_is_missing(name: str, t
     assert any(one.file == name and "not a regular file" in one.why for one in read_run(run).missing)
 
 
-def test_a_result_that_is_a_fifo_is_refused(tmp_path: Path) -> None:
+def test_a_result_that_is_a_fifo_is_rejected(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (run / "result.json").unlink()
     os.mkfifo(run / "result.json")

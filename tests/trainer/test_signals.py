@@ -20,7 +20,7 @@ def in_a_process(body: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
-def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(name: str) -> None:
+def test_first_signal_is_recorded_whatever_the_handlers(name: str) -> None:
     done = in_a_process(
         "with StopSignals(print) as stop:\n"
         "    stop.check()\n"
@@ -42,7 +42,7 @@ def test_second_signal_ends_the_process_at_once() -> None:
     assert done.returncode == 143
 
 
-def test_noted_signal_is_raised_as_an_interruption() -> None:
+def test_recorded_signal_raises_interrupted() -> None:
     stop = StopSignals()
     stop.check()
     stop.signum = signal.SIGTERM
@@ -61,13 +61,13 @@ def test_noted_signal_is_raised_as_an_interruption() -> None:
         ),
     ],
 )
-def test_interruption_promises_what_the_program_can_do(ranks: int, way: str) -> None:
+def test_interrupted_names_the_way_to_resume(ranks: int, way: str) -> None:
     said = str(Interrupted(signal.SIGTERM, Path("mine/last.ckpt"), ranks))
     assert said == f"stopped by SIGTERM; the last checkpoint is mine/last.ckpt; {way}"
     assert str(Interrupted(signal.SIGTERM, None, ranks)) == "stopped by SIGTERM"
 
 
-def test_signals_are_let_through_again_afterwards() -> None:
+def test_signals_are_unblocked_afterwards() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with StopSignals():
         assert set(stop_signals()) <= signal.pthread_sigmask(signal.SIG_BLOCK, [])

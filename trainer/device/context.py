@@ -219,7 +219,7 @@ def _graph_kernel(enabled: bool, device: str, graph: bool) -> tuple[bool, str]:
 
 def _ranks(ranks: int | None, machine: Machine) -> tuple[int, str]:
     if machine.ranks is None:
-        return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice of the data"
+        return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice"
     if ranks not in (None, machine.ranks):
         raise TrainerError(f"--ranks {ranks} was requested, but msrun has started {machine.ranks}: omit --ranks")
     return machine.ranks, "started by msrun"
@@ -256,7 +256,7 @@ def _binding(config: RunConfig, ranks: int, machine: Machine) -> list[Decision]:
     if config.bind is None:
         return []
     if ranks == 1 or (machine.ranks is not None and not launched()):
-        raise WrongUsage(f"--bind {config.bind} binds the processes of --ranks; give --ranks, or use the --bind_* options of your msrun")
+        raise WrongUsage(f"--bind {config.bind} binds the processes of --ranks; give --ranks, or let msrun bind them")
     return [Decision("bind", config.bind, config.bind, f"msrun --bind_{config.bind}=True")]
 
 

@@ -57,8 +57,8 @@ def evaluate_checkpoint(
 ) -> Evaluation:
     """Score a checkpoint, or a run's best one, on a split of a sealed dataset; `keep` of the worst rows are named.
 
-    `asked` carries device settings only; model, recipe and pixels are the checkpoint's; `home` is as in RunPlan. Raises TrainerError, or
-    ContractError when the data is damaged or has other classes.
+    `asked` carries device settings only; model, recipe and pixels are the checkpoint's; `home` is as in RunPlan.
+    Raises TrainerError, or ContractError when the data is damaged or has other classes.
     """
     file, folder, home = checkpoint.find(path).resolve(), folder.resolve(), home.resolve()
     dataset = open_split(folder, split, asked.full_check)
@@ -92,9 +92,7 @@ def evaluate_checkpoint(
 
 
 def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
-    """The sealed dataset, once the split's files and labels are known to be those that were sealed. Raises TrainerError for a
-    split without rows, ContractError for damage.
-    """
+    """Return the dataset after checking a split. Raise TrainerError if it has no rows, ContractError if damaged."""
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")

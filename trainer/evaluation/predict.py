@@ -70,8 +70,8 @@ def predict(
 ) -> Predicted:
     """Give `write` the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
-    `asked` carries the device settings and the batch size; `home` is as in RunPlan. Raises TrainerError for inputs that are not there,
-    ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
+    `asked` carries the device settings and the batch size; `home` is as in RunPlan. Raises TrainerError for inputs
+    that are not there, ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
     cannot be listed and folders behind links have no row: they are named in what is returned.
     """
     file = checkpoint.find(path).resolve()

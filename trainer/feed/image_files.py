@@ -32,7 +32,7 @@ class Skipped:
             return
         named = _some([f"'{folder}' ({error.strerror or error})" for folder, error in self.closed])
         raise _kind(*(error for _, error in self.closed))(
-            f"{_count(len(self.closed), 'folder')} could not be listed, so the files in them have no row: {named}; give "
+            f"{_count(len(self.closed), 'folder')} could not be listed, so their files have no row: {named}; give "
             "this user read access, and run the same command again"
         )
 

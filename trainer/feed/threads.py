@@ -18,7 +18,7 @@ OTHER_FILES = 256  # descriptors used by Python, MindSpore and the run itself, w
 
 @dataclass(frozen=True)
 class Demand:
-    """The load of a pipeline: bytes per stored row and per sample of the model, files open at once, samples per batch."""
+    """The load of a pipeline: bytes per stored row and per input of the model, open files, samples per batch."""
 
     files: int
     row_bytes: int
@@ -123,7 +123,7 @@ def _notable(workers: int | None, count: int, cores: int) -> bool:
 
 
 def _difference(count: int, workers: int | None, host_cores: int, start: StartSettings | None) -> str:
-    """Return the warning of a run that resumes with another number of workers than it started with, or an empty string."""
+    """Return a warning if a run resumes with another number of workers than it started with, else an empty string."""
     if start is None or start.workers == count:
         return ""
     if start.workers is None:

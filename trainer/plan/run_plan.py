@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from schemas.counting import many
 from schemas.dataset import Dataset, Split, load_dataset
@@ -209,7 +208,8 @@ def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
     if effect.sink and batch_size * image >= SINK_COLUMN_BYTES:
         raise TrainerError(
             f"a batch of {many(batch_size, 'image')} of {size} px is too large for data sinking "
-            f"({batch_size * image >> 20} MiB, the limit is {SINK_COLUMN_BYTES >> 20} MiB); use --batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
+            f"({batch_size * image >> 20} MiB, the limit is {SINK_COLUMN_BYTES >> 20} MiB); use "
+            f"--batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
         )
 
 

@@ -43,7 +43,7 @@ def partial_checkpoint(path: Path) -> Path:
 
 
 def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
-    """Return the folder of a new run: `out`, or runs/<dataset folder name>-<n> with the first free n. Create nothing."""
+    """Return the folder of a new run: `out`, or runs/<dataset name>-<n> with the first free n. Create nothing."""
     if out is not None:
         return Path(out).resolve()
     number = 1

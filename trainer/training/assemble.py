@@ -18,7 +18,8 @@ def network_and_step(
 ) -> tuple[Any, TrainStep]:
     """The network, and the step that trains it with the rate of each update from `rates`.
 
-    `tell` is given a sentence for each thing done to the weights. A run that goes on is not `fresh`: it has weights of its own. Raises TrainerError and ContractError.
+    `tell` receives a message per change of the weights. A resumed run is not `fresh`: it has its own weights. Raise
+    TrainerError and ContractError.
     """
     config, effect = plan.config, plan.effect
     classes = len(plan.dataset.classes)

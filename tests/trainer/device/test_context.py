@@ -16,13 +16,13 @@ def line(effect: InEffect, setting: str) -> Decision:
     return next(one for one in effect.decisions if one.setting == setting)
 
 
-def test_auto_takes_ascend_where_there_is_one_and_cpu_elsewhere() -> None:
+def test_default_device_is_ascend_if_available_else_cpu() -> None:
     assert decide(RunConfig("d"), ASCEND).device == "Ascend"
     assert decide(RunConfig("d", device="auto"), PLAIN).device == "CPU"
     assert decide(RunConfig("d", device="CPU"), ASCEND).device == "CPU"
 
 
-def test_ascend_asked_for_and_absent_is_refused_with_advice() -> None:
+def test_missing_ascend_is_rejected_with_advice() -> None:
     with pytest.raises(TrainerError, match=r"npu-smi info.*--device CPU"):
         decide(RunConfig("d", device="Ascend"), PLAIN)
 
@@ -59,7 +59,7 @@ def test_level_that_is_given_is_obeyed_on_cpu() -> None:
     )
 
 
-def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
+def test_sink_requested_on_cpu_is_off_and_the_table_shows_it() -> None:
     effect = decide(RunConfig("d", sink=True), PLAIN)
     assert not effect.sink
     assert (line(effect, "sink").asked, line(effect, "sink").effect) == ("on", "off")
@@ -72,7 +72,7 @@ def test_profiling_turns_the_sink_off_and_says_why() -> None:
     assert line(effect, "sink").why == "--profile begins and ends at a step, and a sink hides the steps"
 
 
-def test_more_workers_than_cores_are_lowered_and_said_to_be() -> None:
+def test_more_workers_than_cores_are_lowered_and_the_table_shows_it() -> None:
     effect = decide(RunConfig("d", workers=99), PLAIN)
     assert effect.workers == 2
     assert (line(effect, "workers").asked, line(effect, "workers").effect) == ("99", "2")
@@ -89,7 +89,7 @@ def test_graph_kernel_is_fused_in_graph_mode_on_ascend_only(machine: Machine, mo
     assert line(effect, "graph kernel").effect == ("on" if fused else "off")
 
 
-def test_cpu_keeps_to_one_thread_an_operator_so_that_a_run_can_be_repeated() -> None:
+def test_cpu_uses_one_thread_per_operator() -> None:
     call = Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})
     assert call in decide(RunConfig("d", mode="pynative"), PLAIN).setup
     assert call in decide(RunConfig("d"), PLAIN).setup
@@ -123,7 +123,7 @@ def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu()
     assert on_ascend.amp.make(network) is not network
 
 
-def test_numpy_2_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_2_is_rejected_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numpy.__version__", "2.1.0")
     with pytest.raises(TrainerError, match=r"NumPy 2\.1\.0 is installed.*pip install 'numpy<2'"):
         apply(decide(RunConfig("d"), PLAIN))
@@ -201,7 +201,7 @@ def test_binding_needs_processes_that_the_program_starts() -> None:
     assert line(decide(RunConfig("d", ranks=2, bind="core"), ASCEND), "bind").why == "msrun --bind_core=True"
     with pytest.raises(WrongUsage, match="--bind numa binds the processes of --ranks; give --ranks"):
         decide(RunConfig("d", bind="numa"), ASCEND)
-    with pytest.raises(WrongUsage, match="or use the --bind_"):
+    with pytest.raises(WrongUsage, match="or let msrun bind them"):
         decide(RunConfig("d", bind="core"), replace(ASCEND, ranks=4))
 
 

@@ -27,13 +27,13 @@ def test_size_divides_the_epoch(steps: int, asked: int | None, size: int) -> Non
     assert (sink.size, sink.callback_steps, sink.call.arguments) == (size, size, {"dataset_sink_mode": True, "sink_size": size})
 
 
-def test_cadence_is_said_beforehand() -> None:
+def test_callback_interval_is_in_the_table() -> None:
     told = {one.setting: (one.asked, one.effect, one.why) for one in ascend(1000, sink_size=300).decisions}
     assert told["sink size"] == ("300", "250", "the next lower divisor of the epoch of 1000")
     assert told["callbacks"][:2] == ("default", "every 250 steps")
 
 
-def test_in_pynative_mode_each_step_of_a_sink_is_seen() -> None:
+def test_pynative_mode_has_callbacks_at_every_step() -> None:
     assert ascend(1000, graph=False, sink=True, sink_size=100).callback_steps == 1
 
 
@@ -70,7 +70,7 @@ def test_a_run_without_sink_has_a_pipeline_per_epoch_and_resumes_exactly() -> No
     ("config", "fast", "effect"),
     [(RunConfig("d"), True, "order exact, augmentation redrawn"), (RunConfig("d", exact_resume=True), False, "exact")],
 )
-def test_a_sunk_run_keeps_its_pipeline_and_skips_to_the_step_unless_exactness_is_asked_for(
+def test_a_sunk_run_keeps_its_pipeline_and_skips_to_the_step_unless_exactness_is_requested(
     config: RunConfig, fast: bool, effect: str
 ) -> None:
     per_epoch, fast_recovery, (pipeline, resume) = decide_pipeline(config, sink=True)

@@ -44,13 +44,13 @@ def test_a_closed_folder_is_skipped_and_reported(
         skipped.check()
 
 
-def test_nothing_but_a_closed_folder_is_no_empty_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_does_not_count_as_empty(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, photos / "b", errno.EACCES)
     with pytest.raises(Unlisted, match="could not be listed"):
         find_files([photos / "b"])
 
 
-def test_a_link_to_a_folder_is_told_and_followed_when_it_is_named(photos: Path) -> None:
+def test_link_to_a_folder_is_reported_and_followed_when_given(photos: Path) -> None:
     files, skipped = find_files([photos])
     assert [file.name for file in files] == ["1.jpg", "2.jpg"]
     skipped.check()
@@ -68,7 +68,7 @@ def test_system_folders_are_counted(photos: Path) -> None:
     assert skipped.lines() == ["system files and folders are skipped: 1 @eadir"]
 
 
-def test_an_input_that_cannot_be_looked_at_is_a_sentence(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_input_is_reported(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, **_: Any) -> os.stat_result:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 

@@ -48,7 +48,7 @@ def test_each_recipe_gives_normalised_batches_of_one_shape_in_training_and_evalu
         assert 0.3 < images.std() < 2.0
 
 
-def test_training_shuffles_anew_each_epoch_and_holds_every_row_once(stripes: Path, cpu: InEffect) -> None:
+def test_training_shuffles_each_epoch_and_has_every_row_once(stripes: Path, cpu: InEffect) -> None:
     first, second = (fingerprints(epoch) for epoch in epochs(train_pipeline(stripes, cpu, 12), 2))
     assert first != second
     assert len(set(first)) == 48
@@ -75,7 +75,7 @@ def test_labels_that_name_a_class_pass(stripes: Path) -> None:
 
 
 @pytest.mark.parametrize("label", [3, -1])
-def test_label_outside_the_classes_is_refused(label: int, make_set: Callable[..., Path]) -> None:
+def test_label_outside_the_classes_is_rejected(label: int, make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": [0, 1, 2, label]})
     with pytest.raises(ContractError, match=rf"1 label outside 0\.\.2, for example {label}"):
         check_labels(folder, load_dataset(folder), "train")
@@ -86,7 +86,7 @@ def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., P
     check_labels(folder, load_dataset(folder), "train")
 
 
-def test_failure_of_the_pipeline_becomes_one_sentence(tmp_path: Path) -> None:
+def test_pipeline_error_becomes_one_sentence(tmp_path: Path) -> None:
     sentence = "reading .* failed: map operation: .Decode. failed.; the image is a/b.jpg; 'dataprep verify --decode'"
     with pytest.raises(TrainerError, match=sentence), pipeline_errors(tmp_path, lambda: "a/b.jpg"):
         raise RuntimeError(
@@ -94,7 +94,7 @@ def test_failure_of_the_pipeline_becomes_one_sentence(tmp_path: Path) -> None:
         )
 
 
-def test_failure_is_told_by_the_line_that_mindspore_marks(tmp_path: Path) -> None:
+def test_error_has_the_line_that_mindspore_marks(tmp_path: Path) -> None:
     report = (
         "Exception thrown.\n---\n- Dataset Pipeline Error Message: \n---\n[ERROR] map operation: [Decode] failed.\n"
     )
@@ -102,7 +102,7 @@ def test_failure_is_told_by_the_line_that_mindspore_marks(tmp_path: Path) -> Non
         raise RuntimeError(report)
 
 
-def test_a_set_that_is_gone_or_cannot_be_read_is_named_in_place_of_mindspores_report(tmp_path: Path) -> None:
+def test_missing_or_unreadable_dataset_is_reported_instead_of_mindspores_error(tmp_path: Path) -> None:
     report = "Dataset Pipeline Error\n[ERROR] [Internal ERROR] Failed to read file."
     with pytest.raises(FileNotFoundError) as gone, pipeline_errors(tmp_path / "gone"):
         raise RuntimeError(report)

@@ -38,7 +38,7 @@ def dry_run(folder: Path, *arguments: str) -> Result:
         (["--tensorboard"], TrainerError, "pip install tensorboardX"),
     ],
 )
-def test_run_that_cannot_begin_is_refused_dry(
+def test_dry_run_rejects_a_run_that_cannot_start(
     wrong: list[str], kind: type[Exception], sentence: str, stripes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
@@ -51,7 +51,7 @@ def test_run_that_cannot_begin_is_refused_dry(
 
 
 @pytest.mark.parametrize("name", ["train.mindrecord1", "train.mindrecord0.db", "val.mindrecord0"])
-def test_set_with_a_file_missing_or_cut_is_refused_dry(name: str, stripes: Path, tmp_path: Path) -> None:
+def test_dry_run_rejects_a_dataset_with_a_missing_or_truncated_file(name: str, stripes: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stripes, tmp_path / "set")
     os.truncate(folder / name, 9)
     with pytest.raises(ContractError, match=f"is damaged: {name} has 9 bytes, .* were sealed; restore it"):
@@ -61,7 +61,7 @@ def test_set_with_a_file_missing_or_cut_is_refused_dry(name: str, stripes: Path,
         raise dry_run(folder).exception or AssertionError
 
 
-def test_dry_run_says_what_it_did_not_check_and_imports_no_code_of_the_user(stripes: Path, untrained: Path) -> None:
+def test_dry_run_lists_unchecked_items_and_imports_no_user_code(stripes: Path, untrained: Path) -> None:
     Path("own_net.py").write_text("raise AssertionError('imported')")
     asked = ["--model", "own_net:make", "--init", str(untrained), "--freeze", "stem"]
     done = dry_run(stripes, *asked)
@@ -76,7 +76,7 @@ def test_dry_run_says_what_it_did_not_check_and_imports_no_code_of_the_user(stri
     assert json.loads(dry_run(stripes, *asked, "--json").stdout)["unchecked"] == unchecked
 
 
-def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path) -> None:
+def test_resume_does_not_need_the_initial_weights(stripes: Path) -> None:
     begin = ["--out", "mine", "--init", "gone.ckpt"]
     config = json.loads(dry_run(stripes, "--json").stdout)["config"]
     Path("mine").mkdir()
@@ -91,7 +91,7 @@ def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path
     [("2", ["--ranks", "2"], "with 2 ranks, now it is 2"), ("2", [], "with 2 ranks, now it is 1")],
     ids=["as it began", "in one process: begun by an msrun of the user's own"],
 )
-def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
+def test_run_of_several_ranks_cannot_be_resumed(
     before: str, now: list[str], counts: str, stripes: Path
 ) -> None:
     begin = ["--out", "mine", "--batch-size", "8", *now]
@@ -107,7 +107,7 @@ def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
     assert said.endswith(f"to start a new run from these weights, give --init {run}/last.ckpt and another --out")
 
 
-def test_run_that_cannot_go_on_exactly_is_warned_of_dry(stripes: Path) -> None:
+def test_dry_run_warns_of_an_inexact_resume(stripes: Path) -> None:
     begin = ["--out", "mine"]
     config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
     Path("mine").mkdir()

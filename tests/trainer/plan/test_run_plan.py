@@ -29,7 +29,7 @@ def test_rate_follows_the_images_of_an_update_over_all_ranks(stripes: Path) -> N
     assert plan_run(replace(config, accumulate=1), CPU).lr == 0.00625
 
 
-def test_what_is_given_beats_recipe_and_optimizer(stripes: Path) -> None:
+def test_requested_values_override_recipe_and_optimizer(stripes: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), image_size=48, lr=0.5, weight_decay=0.0), CPU)
     assert (plan.pixels.size, plan.lr, plan.weight_decay) == (48, 0.5, 0.0)
 
@@ -46,7 +46,7 @@ def test_what_is_given_beats_recipe_and_optimizer(stripes: Path) -> None:
         ({"batch_size": 49}, r"a batch of 49 is larger than the train split \(48 rows\); use --batch-size 48 or less"),
     ],
 )
-def test_wrong_request_is_refused_in_a_sentence(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
+def test_invalid_request_is_rejected(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
     config = replace(RunConfig(str(stripes)), **wrong)  # type: ignore[arg-type]
     with pytest.raises(TrainerError, match=sentence):
         plan_run(config, CPU)
@@ -60,7 +60,7 @@ def test_wrong_request_is_refused_in_a_sentence(stripes: Path, wrong: dict[str, 
         ({"graph_kernel": True, "jit_level": "O2"}, "--graph-kernel is jit level O1, but --jit-level O2 was given too"),
     ],
 )
-def test_options_that_cannot_go_together_are_refused(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
+def test_options_that_cannot_go_together_are_rejected(stripes: Path, wrong: dict[str, object], sentence: str) -> None:
     config = replace(RunConfig(str(stripes), batch_size=6), **wrong)  # type: ignore[arg-type]
     if "image_size" in wrong:
         config = replace(config, batch_size=32)
@@ -68,30 +68,30 @@ def test_options_that_cannot_go_together_are_refused(stripes: Path, wrong: dict[
         plan_run(config, Machine(ascend=True, cores=8))
 
 
-def test_patience_without_a_val_split_is_refused(make_set: Callable[..., Path]) -> None:
+def test_patience_without_a_val_split_is_rejected(make_set: Callable[..., Path]) -> None:
     with pytest.raises(TrainerError, match="--patience needs a val split"):
         plan_run(RunConfig(str(make_set({"train": 40})), patience=2), CPU)
 
 
-def test_what_is_asked_beside_the_plain_run_is_in_the_table(stripes: Path) -> None:
+def test_optional_features_are_in_the_table(stripes: Path) -> None:
     config = RunConfig(str(stripes), batch_size=6, accumulate=4, clip_norm=1.0, ema=0.99, patience=3)
     shown = {one.setting: (one.effect, one.why) for one in plan_run(config, CPU).decisions}
     assert shown["accumulate"] == ("4 batches", "24 images per update")
     assert {"clip norm", "ema", "patience"} <= set(shown)
 
 
-def test_dataset_without_train_rows_is_refused(make_set: Callable[..., Path]) -> None:
+def test_dataset_without_train_rows_is_rejected(make_set: Callable[..., Path]) -> None:
     with pytest.raises(ContractError, match="no train split; its splits are val"):
         plan_run(RunConfig(str(make_set({"val": 3}))), CPU)
 
 
-def test_dataset_of_one_class_is_refused(make_set: Callable[..., Path]) -> None:
+def test_dataset_of_one_class_is_rejected(make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": 1}, classes=("across",))
     with pytest.raises(ContractError, match="a classifier needs two"):
         plan_run(RunConfig(str(folder), batch_size=1), CPU)
 
 
-def test_dataset_that_was_not_measured_gets_imagenets_mean(make_set: Callable[..., Path]) -> None:
+def test_dataset_without_statistics_gets_imagenets_mean(make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": 3})
     unmeasured = replace(load_dataset(folder), pixels=None)
     (folder / "dataset.json").write_bytes(unmeasured.to_json())
@@ -116,7 +116,7 @@ def flip_last_byte(path: Path) -> None:
         (lambda folder: flip_last_byte(folder / "train.mindrecord0"), "train.mindrecord0 is not the file"),
     ],
 )
-def test_damaged_files_are_refused_and_named(
+def test_damaged_files_are_rejected_and_named(
     make_set: Callable[..., Path], damage: Callable[[Path], object], sentence: str
 ) -> None:
     folder = make_set({"train": 3})
@@ -125,8 +125,8 @@ def test_damaged_files_are_refused_and_named(
         check_files(folder, load_dataset(folder), "train", full=False)
 
 
-def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.plan.run_plan.FULL_CHECK_BYTES", 0)
+def test_large_split_is_hashed_only_with_full_check(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.feed.integrity.FULL_CHECK_BYTES", 0)
     folder = make_set({"train": 3})
     flip_last_byte(folder / "train.mindrecord0")
     dataset = load_dataset(folder)
@@ -135,7 +135,7 @@ def test_large_split_is_hashed_only_when_asked(make_set: Callable[..., Path], mo
         check_files(folder, dataset, "train", full=True)
 
 
-def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
+def test_edited_manifest_is_rejected(make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": 3})
     manifest = folder / "dataset.json"
     manifest.write_text(manifest.read_text().replace('"across"', '"along"'))
@@ -144,7 +144,7 @@ def test_edited_manifest_is_refused(make_set: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "fits"), [(1, 10), (4, 2)])
-def test_the_batch_size_that_is_advised_fits(ranks: int, fits: int, make_set: Callable[..., Path]) -> None:
+def test_advised_batch_size_fits(ranks: int, fits: int, make_set: Callable[..., Path]) -> None:
     folder = make_set({"train": 10})
     with pytest.raises(TrainerError, match=f"use --batch-size {fits} or less"):
         plan_run(RunConfig(str(folder), batch_size=32, ranks=ranks), CPU)

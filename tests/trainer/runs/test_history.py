@@ -13,7 +13,7 @@ def read(run: Path) -> list[Start]:
     return [Start.from_dict(json.loads(line)) for line in (run / "starts.jsonl").read_text().splitlines()]
 
 
-def test_each_process_of_a_run_has_its_line(tmp_path: Path) -> None:
+def test_each_process_appends_a_record(tmp_path: Path) -> None:
     append_start(tmp_path, 0, "digest", DECISIONS)
     append_start(tmp_path, 7, "digest", DECISIONS[:1])
     begun, taken_up = read(tmp_path)
@@ -30,12 +30,12 @@ def test_every_decision_is_stored_whether_the_table_shows_it_or_not(tmp_path: Pa
     assert stored == {"setting": "device", "asked": "default", "effect": "CPU", "why": "y"}
 
 
-def test_versions_that_decide_what_is_computed_are_named() -> None:
+def test_software_versions_are_recorded() -> None:
     assert {"Python", "mindspore", "numpy"} <= set(software())
 
 
 @pytest.mark.parametrize("broken", [{}, {"step": "x"}, {"decisions": [{"other": "form"}]}, {"software": []}])
-def test_another_form_is_refused(broken: dict[str, object]) -> None:
+def test_invalid_record_is_rejected(broken: dict[str, object]) -> None:
     whole = json.loads(json.dumps(vars(start()), default=vars))
     values = whole | broken if broken else {}
     with pytest.raises((TypeError, KeyError, ValueError, AttributeError)):
@@ -43,7 +43,7 @@ def test_another_form_is_refused(broken: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", ["last.ckpt", "step-000000009.ckpt"])
-def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(checkpoint: str, tmp_path: Path) -> None:
+def test_start_settings_are_those_of_the_process_that_made_the_first_steps(checkpoint: str, tmp_path: Path) -> None:
     version = software()["mindspore"]
     assert start_settings(None) is None
     append_start(tmp_path, 0, "digest", DECISIONS, "SSE41")  # killed before a checkpoint
@@ -57,14 +57,14 @@ def test_kernels_of_a_run_are_those_of_the_process_that_made_its_first_steps(che
 
 
 @pytest.mark.parametrize("text", [None, "", "{}\n", "not JSON\n", '{"step": 0, "at": 1, "dataset_digest": ""}\n'])
-def test_run_whose_starts_cannot_be_read_has_kernels_that_are_not_known(text: str | None, tmp_path: Path) -> None:
+def test_unreadable_records_give_unknown_settings(text: str | None, tmp_path: Path) -> None:
     (tmp_path / "last.ckpt").touch()
     if text is not None:
         (tmp_path / "starts.jsonl").write_text(text)
     assert start_settings(str(tmp_path)) == StartSettings("", "")
 
 
-def test_run_that_goes_on_learns_what_it_began_with_from_the_first_line(tmp_path: Path) -> None:
+def test_start_settings_come_from_the_first_record(tmp_path: Path) -> None:
     effects = {"workers": "5", "ranks": "2", "optimizer": "sgd", "peak lr": "0.0354", "weight decay": "2e-05"}
     append_start(tmp_path, 0, "digest", [Decision(name, "default", value, "") for name, value in effects.items()])
     append_start(tmp_path, 9, "digest", [Decision("workers", "default", "1", "")])
@@ -73,7 +73,7 @@ def test_run_that_goes_on_learns_what_it_began_with_from_the_first_line(tmp_path
     assert start_settings(str(tmp_path)) == StartSettings("", version, 5, 2, "sgd", 0.0354, 2e-5)
 
 
-def test_optimizer_of_an_older_run_is_the_one_that_its_configuration_names(tmp_path: Path) -> None:
+def test_optimizer_of_an_older_run_comes_from_its_configuration(tmp_path: Path) -> None:
     append_start(tmp_path, 0, "digest", [Decision("peak lr", "default", "0.003", "adamw, batch 16, cosine")])
     (tmp_path / "config.json").write_text('{"optimizer": "adamw"}')
     (tmp_path / "last.ckpt").touch()
@@ -82,7 +82,7 @@ def test_optimizer_of_an_older_run_is_the_one_that_its_configuration_names(tmp_p
     assert (begun.optimizer, begun.lr, begun.weight_decay, begun.workers) == ("adamw", 0.003, None, None)
 
 
-def test_line_of_before_the_kernels_were_kept_is_read(tmp_path: Path) -> None:
+def test_record_without_kernels_is_read(tmp_path: Path) -> None:
     line = json.loads(json.dumps(vars(start()), default=vars))
     del line["instruction_set"]
     (tmp_path / "last.ckpt").touch()
