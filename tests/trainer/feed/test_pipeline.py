@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -6,10 +5,8 @@ import numpy as np
 import pytest
 
 from schemas.dataset import load_dataset
-from schemas.errors import ContractError
 from trainer.device.context import InEffect
 from trainer.errors import Busy, TrainerError
-from trainer.feed.integrity import check_labels
 from trainer.feed.pipeline import eval_batches, pipeline_errors, train_batches
 from trainer.feed.recipes import RECIPES, Pixels
 
@@ -68,22 +65,6 @@ def test_evaluation_gives_every_row_once_the_last_batch_smaller(stripes: Path, c
     [batches] = epochs(eval_pipeline(stripes, cpu, 5), 1)
     assert [len(labels) for _, labels in batches] == [5, 5, 3]
     assert len(set(fingerprints(batches))) == 13
-
-
-def test_labels_that_name_a_class_pass(stripes: Path) -> None:
-    check_labels(stripes, load_dataset(stripes), "train")
-
-
-@pytest.mark.parametrize("label", [3, -1])
-def test_label_outside_the_classes_is_rejected(label: int, make_set: Callable[..., Path]) -> None:
-    folder = make_set({"train": [0, 1, 2, label]})
-    with pytest.raises(ContractError, match=rf"1 label outside 0\.\.2, for example {label}"):
-        check_labels(folder, load_dataset(folder), "train")
-
-
-def test_split_in_which_a_class_is_missing_is_no_error(make_set: Callable[..., Path]) -> None:
-    folder = make_set({"train": [0, 0, 2]})
-    check_labels(folder, load_dataset(folder), "train")
 
 
 def test_pipeline_error_becomes_one_sentence(tmp_path: Path) -> None:

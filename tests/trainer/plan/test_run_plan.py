@@ -10,7 +10,6 @@ from trainer.config import RunConfig
 from trainer.device.context import Machine
 from trainer.errors import TrainerError
 from trainer.feed.recipes import IMAGENET_MEAN
-from trainer.feed.integrity import check_files
 from trainer.plan.run_plan import plan_run
 
 CPU = Machine(ascend=False, cores=2)
@@ -98,41 +97,6 @@ def test_dataset_without_statistics_gets_imagenets_mean(make_set: Callable[..., 
     plan = plan_run(RunConfig(str(folder), batch_size=1), CPU)
     assert plan.pixels.mean == IMAGENET_MEAN
     assert plan.val_split is None
-
-
-def flip_last_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(bytes(data))
-
-
-@pytest.mark.parametrize(
-    ("damage", "sentence"),
-    [
-        (lambda folder: (folder / "train.mindrecord0").unlink(), "train.mindrecord0 is missing"),
-        (lambda folder: (folder / "train.mindrecord0.db").unlink(), "train.mindrecord0.db is missing"),
-        (lambda folder: (folder / "train.mindrecord0").write_bytes(b"x"), "has 1 bytes, .* were sealed"),
-        (lambda folder: flip_last_byte(folder / "train.mindrecord0.db"), "train.mindrecord0.db is not the index"),
-        (lambda folder: flip_last_byte(folder / "train.mindrecord0"), "train.mindrecord0 is not the file"),
-    ],
-)
-def test_damaged_files_are_rejected_and_named(
-    make_set: Callable[..., Path], damage: Callable[[Path], object], sentence: str
-) -> None:
-    folder = make_set({"train": 3})
-    damage(folder)
-    with pytest.raises(ContractError, match=sentence):
-        check_files(folder, load_dataset(folder), "train", full=False)
-
-
-def test_large_split_is_hashed_only_with_full_check(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.feed.integrity.FULL_CHECK_BYTES", 0)
-    folder = make_set({"train": 3})
-    flip_last_byte(folder / "train.mindrecord0")
-    dataset = load_dataset(folder)
-    check_files(folder, dataset, "train", full=False)
-    with pytest.raises(ContractError, match="sha256 differs"):
-        check_files(folder, dataset, "train", full=True)
 
 
 def test_edited_manifest_is_rejected(make_set: Callable[..., Path]) -> None:
