@@ -62,7 +62,7 @@ class Mixer:
         return list(mixed[0]), list(mixed[1])
 
     def mix(self, images: Pixels, labels: NDArray[Any], draw: np.random.Generator) -> tuple[Pixels, Pixels]:
-        """Mix images float32 (N, C, H, W), in place or not, and labels int (N,) to float32 (N, classes)."""
+        """Mix images float32 (N, C, H, W), possibly in place, and labels int (N,) to float32 (N, classes)."""
         cut = bool(self.cutmix) and (not self.mixup or draw.random() < 0.5)
         alpha = self.cutmix if cut else self.mixup
         share = draw.beta(alpha, alpha)

@@ -50,9 +50,9 @@ class DryRun:
 
     def _summary(self) -> str:
         if self.complete:
-            return f"{self.out} is complete; there is nothing to do"
+            return f"{self.out} is complete; nothing would be done"
         note = f"\n{self.note}" if self.note else ""
-        config, what = self.plan.config, "resume" if holds_run(self.out) else "train"
+        config, what = self.plan.config, "resume" if holds_run(self.out) else "start"
         would = f"would {what} {config.model} for {many(config.epochs, 'epoch')} on {self.plan.folder} in {self.out}"
         warnings = "".join(f"\nwarning: {warning}" for warning in self.plan.warnings)
         return f"{would}{note}{warnings}\nnot checked: {'; '.join(self.unchecked)}"

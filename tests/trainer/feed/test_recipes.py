@@ -164,8 +164,8 @@ def test_invalid_user_recipe_is_rejected(name: str, sentence: str, own: Path) ->
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("grey", r"evaluate\(48\) makes uint8 of shape \(48, 48\) of a JPEG, expected uint8 of shape \(48, 48, 3\)"),
-        ("floats", r"train\(48\) makes float32 of shape \(3, 48, 48\)"),
+        ("grey", r"evaluate\(48\) returns uint8 of shape \(48, 48\), expected uint8 of shape \(48, 48, 3\)"),
+        ("floats", r"train\(48\) returns float32 of shape \(3, 48, 48\)"),
         ("fails", r"train\(48\) fails on a grey JPEG: map operation: \[Resize\] failed"),
     ],
 )

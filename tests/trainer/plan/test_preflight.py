@@ -34,7 +34,7 @@ def dry_run(folder: Path, *arguments: str) -> Result:
         (["--init", "gone.ckpt"], WrongUsage, "gone.ckpt is neither a run folder nor a checkpoint"),
         (["--init", "."], TrainerError, "has no best.ckpt"),
         (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),
-        (["--out", "taken"], TrainerError, "taken is there already"),
+        (["--out", "taken"], TrainerError, "taken already exists"),
         (["--tensorboard"], TrainerError, "pip install tensorboardX"),
     ],
 )
@@ -68,9 +68,9 @@ def test_dry_run_lists_unchecked_items_and_imports_no_user_code(stripes: Path, u
     assert done.exit_code == 0, done.exception
     unchecked = [
         "the bytes of the shards and their indexes",
-        "that own_net:make makes a network for 3 classes",
+        "that own_net:make returns a network for 3 classes",
         f"that the weights in {untrained} fit the model",
-        "that --freeze, --lr-scale and --keep-fp32 name parts of the model",
+        "that --freeze, --lr-scale and --keep-fp32 match parameters of the model",
     ]
     assert done.stdout.endswith("\nnot checked: " + "; ".join(unchecked) + "\n")
     assert json.loads(dry_run(stripes, *asked, "--json").stdout)["unchecked"] == unchecked
@@ -83,7 +83,7 @@ def test_resume_does_not_need_the_initial_weights(stripes: Path) -> None:
     Path("mine/config.json").write_text(json.dumps(config | {"out": "mine", "init": "gone.ckpt"}))
     assert isinstance(dry_run(stripes, *begin).exception, TrainerError)
     Path("mine/last.ckpt").touch()
-    assert "would go on with tiny" in dry_run(stripes, *begin).stdout
+    assert "would resume tiny" in dry_run(stripes, *begin).stdout
 
 
 @pytest.mark.parametrize(
