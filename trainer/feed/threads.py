@@ -67,16 +67,16 @@ def decide_feed(
     )
     if demand is not None and memory is not None:
         limit = memory // 4
-        while prefetch is None and ready > LEAST_PREFETCH and held_bytes(count, batchers, ready, demand) > limit:
+        while prefetch is None and ready > LEAST_PREFETCH and queue_bytes(count, batchers, ready, demand) > limit:
             ready -= 1
             ready_why = f"lowered to fit a quarter of the {_gigabytes(memory)} of free memory"
-        while workers is None and kept is None and count > 1 and held_bytes(count, batchers, ready, demand) > limit:
+        while workers is None and kept is None and count > 1 and queue_bytes(count, batchers, ready, demand) > limit:
             count -= 1
             count_why = f"fewer than the {many(cores, 'core')}, to fit a quarter of the free memory"
             batchers = 1 + count // BATCHING
     readers, files = _readers(count, open_files, demand)
     threads = f"{count} decode, {readers} read, {batchers} batch"
-    held = "" if demand is None else f"; up to {_gigabytes(held_bytes(count, batchers, ready, demand))}"
+    memory_text = "" if demand is None else f"; up to {_gigabytes(queue_bytes(count, batchers, ready, demand))}"
     return Feed(
         readers=readers,
         workers=count,
@@ -85,13 +85,13 @@ def decide_feed(
         open_files=files,
         decisions=(
             Decision("workers", requested(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)),
-            Decision("prefetch", requested(prefetch), str(ready), ready_why + held, ready < (prefetch or PREFETCH)),
+            Decision("prefetch", requested(prefetch), str(ready), ready_why + memory_text, ready < (prefetch or PREFETCH)),
         ),
         warning=_difference(count, workers, host_cores, start),
     )
 
 
-def held_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> int:
+def queue_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> int:
     """Return the memory in bytes of a pipeline with all queues full.
 
     Measured on 2.10, within 10 %: `prefetch` batches in the last operator and two per batcher, `prefetch` samples

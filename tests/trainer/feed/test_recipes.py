@@ -120,27 +120,21 @@ def test_strength_0_does_not_change_an_image(cpu: InEffect) -> None:
         assert not np.array_equal(operation(1.0)(image), image)
 
 
-def test_user_recipe_is_found_in_the_working_directory(
-    own: Path, stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(own)
+def test_user_recipe_is_found_in_the_given_directory(own: Path, stripes: Path, cpu: InEffect) -> None:
     config = RunConfig(str(stripes), recipe="ownrecipes:right", batch_size=8, cutmix=1.0)
-    plan = plan_run(config, Machine(ascend=False, cores=2))
+    plan = plan_run(config, Machine(ascend=False, cores=2), home=own)
     assert plan.pixels == Pixels(48, (10.0, 20.0, 30.0), (50.0,) * 3)
     assert (plan.recipe.mixup, plan.recipe.cutmix) == (0.2, 1.0)
     assert {line.setting: line.asked for line in plan.decisions}["mixup"] == "default"
     try_recipe(config.recipe, plan.recipe, 48)
 
 
-def test_checkpoint_is_evaluated_with_the_users_recipe(
-    own: Path, stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(own)
+def test_checkpoint_is_evaluated_with_the_users_recipe(own: Path, stripes: Path, cpu: InEffect) -> None:
     pixels = Pixels(48, (10.0, 20.0, 30.0), (50.0,) * 3)
     meta = Meta(RunConfig("x", recipe="ownrecipes:right"), ("across", "down", "plain"), "", pixels, 1, 1, None)
     checkpoint.save(own / "best.ckpt", find_factory("tiny", own)(num_classes=3), meta)
     asked = RunConfig("", device="CPU", workers=1)
-    assert evaluate_checkpoint(own, stripes, "val", asked, lambda lines: None, lambda: None).rows == 13
+    assert evaluate_checkpoint(own, stripes, "val", asked, lambda lines: None, lambda: None, home=own).rows == 13
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from trainer.config import RunConfig
 from trainer.decisions import StartSettings
 from trainer.device.context import Machine, decide
 from trainer.errors import TrainerError
-from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
+from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, queue_bytes
 
 PHOTOS = Demand(files=10, row_bytes=110_000, sample_bytes=3 * 224**2 * 4, batch_size=64)
 GIB = 1 << 30
@@ -39,7 +39,7 @@ def test_queues_fit_a_quarter_of_memory_or_are_minimal(cores: int, memory: int, 
     demand = Demand(1, 100_000, 3 * side**2 * 4, batch)
     feed = decide_feed(None, None, cores, memory, 1 << 20, demand)
     assert 1 <= feed.readers <= feed.workers <= cores
-    held = held_bytes(feed.workers, feed.batchers, feed.prefetch, demand)
+    held = queue_bytes(feed.workers, feed.batchers, feed.prefetch, demand)
     assert held <= memory // 4 or (feed.workers, feed.prefetch) == (1, LEAST_PREFETCH)
 
 

@@ -68,9 +68,10 @@ def test_next_run_folder_creates_nothing() -> None:
 def test_scratch_removes_its_folder_and_restores_the_directory(fails: bool, tmp_path: Path) -> None:
     home = Path.cwd()
     try:
-        with scratch(tmp_path):
+        with scratch(tmp_path) as folder:
             os.mkdir("rank_0")
-            assert Path.cwd().parent == tmp_path
+            assert (folder / "rank_0").is_dir()
+            assert folder.parent == tmp_path
             if fails:
                 raise ZeroDivisionError
     except ZeroDivisionError:
