@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+Transforms = list[Any]  # operators of mindspore.dataset
+Operation = Callable[[float], Any]  # strength -> operator
+
 GREY = (124, 116, 104)  # fills the area that a rotation or shift uncovers
 LEVELS = 30  # strengths above 0
 
@@ -26,7 +29,7 @@ class FullStrength:
     bits: int
 
 
-def randaugment() -> list[Any]:
+def randaugment() -> Transforms:
     """Return two random operations out of fourteen, each at strength 9 of 30 (Cubuk et al. 2020)."""
     from mindspore.dataset.transforms import RandomChoice
 
@@ -35,7 +38,7 @@ def randaugment() -> list[Any]:
     return [RandomChoice([*once, *_fixed()]), RandomChoice([*once, *_fixed()])]
 
 
-def trivial() -> list[Any]:
+def trivial() -> Transforms:
     """Return one random operation out of fourteen at a random strength (Mueller and Hutter 2021, wide space)."""
     from mindspore.dataset.transforms import RandomChoice
 
@@ -45,18 +48,18 @@ def trivial() -> list[Any]:
     return [RandomChoice([*drawn, *_fixed()])]
 
 
-def _both(operation: Callable[[float], Any], strength: float) -> list[Any]:
+def _both(operation: Operation, strength: float) -> Transforms:
     return [operation(strength), operation(-strength)]
 
 
-def _fixed() -> list[Any]:
+def _fixed() -> Transforms:
     from mindspore.dataset import vision
 
     nothing = vision.Posterize(8)
     return [nothing, vision.AutoContrast(), vision.Equalize()]
 
 
-def _operations(full: FullStrength) -> list[Callable[[float], Any]]:
+def _operations(full: FullStrength) -> list[Operation]:
     """Return functions of a strength from -1 to 1; operations without direction ignore its sign."""
     from mindspore.dataset import vision
 

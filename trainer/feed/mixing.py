@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.feed.augment import Transforms
 from trainer.feed.recipes import Recipe, Rgb
 
 Pixels = NDArray[np.float32]
@@ -18,14 +19,14 @@ Pixels = NDArray[np.float32]
 ERASED_AREAS = (0.02, 0.05, 0.1, 0.2, 0.33)  # shares of an image, drawn at random; the range of random erasing
 
 
-def scaled(transforms: list[Any], mean: Rgb, std: Rgb) -> list[Any]:
+def scaled(transforms: Transforms, mean: Rgb, std: Rgb) -> Transforms:
     """Append the normalisation per channel and the conversion to float32 CHW."""
     from mindspore.dataset import vision
 
     return [*transforms, vision.Normalize(mean=mean, std=std), vision.HWC2CHW()]
 
 
-def scaled_and_erased(transforms: list[Any], mean: Rgb, std: Rgb, size: int, probability: float) -> list[Any]:
+def scaled_and_erased(transforms: Transforms, mean: Rgb, std: Rgb, size: int, probability: float) -> Transforms:
     """Append as `scaled`; with this probability fill a square of 2 to 33 % of an image with the mean colour."""
     from mindspore.dataset import vision
     from mindspore.dataset.transforms import RandomApply, RandomChoice

@@ -12,6 +12,7 @@ from typing import Any
 from trainer.config import find_function, is_own
 from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.feed import augment
+from trainer.feed.augment import Transforms
 
 Rgb = tuple[float, float, float]
 
@@ -29,8 +30,8 @@ class Recipe:
     """
 
     image_size: int
-    train: Callable[[int], list[Any]]
-    evaluate: Callable[[int], list[Any]]
+    train: Callable[[int], Transforms]
+    evaluate: Callable[[int], Transforms]
     mean: Rgb | None = None
     std: Rgb | None = None
     mixup: float = 0.0
@@ -38,7 +39,7 @@ class Recipe:
     erasing: float = 0.0
 
 
-def random_crop(size: int) -> list[Any]:
+def random_crop(size: int) -> Transforms:
     """Return a random crop (area 8 to 100 %, aspect ratio 3/4 to 4/3) and a random horizontal flip."""
     from mindspore.dataset import vision
 
@@ -46,18 +47,18 @@ def random_crop(size: int) -> list[Any]:
     return [crop, vision.RandomHorizontalFlip()]
 
 
-def central_crop(size: int) -> list[Any]:
+def central_crop(size: int) -> Transforms:
     """Return the central crop for evaluation: 224/256 of the shorter side."""
     from mindspore.dataset import vision
 
     return [vision.Decode(), vision.Resize(round(size / IMAGENET_CROP)), vision.CenterCrop((size, size))]
 
 
-def _randaugment(size: int) -> list[Any]:
+def _randaugment(size: int) -> Transforms:
     return [*random_crop(size), *augment.randaugment()]
 
 
-def _autoaugment(size: int) -> list[Any]:
+def _autoaugment(size: int) -> Transforms:
     from mindspore.dataset import vision
 
     policy = vision.AutoAugmentPolicy.IMAGENET
@@ -67,11 +68,11 @@ def _autoaugment(size: int) -> list[Any]:
     ]
 
 
-def _trivial(size: int) -> list[Any]:
+def _trivial(size: int) -> Transforms:
     return [*random_crop(size), *augment.trivial()]
 
 
-def _small_train(size: int) -> list[Any]:
+def _small_train(size: int) -> Transforms:
     from mindspore.dataset import vision
     from mindspore.dataset.vision import Border
 
@@ -81,7 +82,7 @@ def _small_train(size: int) -> list[Any]:
     return [*squeezed(size), shift]
 
 
-def squeezed(size: int) -> list[Any]:
+def squeezed(size: int) -> Transforms:
     """Return a resize of the whole image to a square, ignoring its aspect ratio."""
     from mindspore.dataset import vision
 

@@ -4,7 +4,6 @@ import dataclasses
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.counting import many
 from trainer.config import RunConfig
@@ -31,7 +30,7 @@ class DryRun:
     machine: Machine
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the content as JSON-compatible values."""
         return {
             "config": dataclasses.asdict(self.plan.config),

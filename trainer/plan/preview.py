@@ -21,6 +21,8 @@ from trainer.feed.recipes import Pixels
 from trainer.plan.prepare import check_data, prepared
 from trainer.plan.run_plan import plan_run
 
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
 COLUMNS, ROWS = 8, 4
 LEAST_SIDE = 112  # smaller images are enlarged by a whole factor, to make room for the label
 CAPTION, MARGIN = 16, 4  # pixels
@@ -95,7 +97,7 @@ def caption(label: Any, classes: Sequence[str]) -> str:
     return " + ".join(f"{label[number]:.0%} {classes[number]}" for number in largest)
 
 
-def find_font(text: str) -> Any:
+def find_font(text: str) -> Font:
     """Return Pillow's default font, or an installed CJK font if the default lacks letters of `text`."""
     own = ImageFont.load_default()
     if not has_letters(own, text):
@@ -105,7 +107,7 @@ def find_font(text: str) -> Any:
     return own
 
 
-def has_letters(font: Any, text: str) -> bool:
+def has_letters(font: Font, text: str) -> bool:
     """Return True if the font has a glyph for every letter of `text`."""
     if not isinstance(font, ImageFont.FreeTypeFont):  # Pillow without FreeType
         return all(letter <= "\xff" for letter in text)
@@ -113,12 +115,12 @@ def has_letters(font: Any, text: str) -> bool:
     return all(letter.isspace() or bytes(font.getmask(letter)) != box for letter in set(text))
 
 
-def drawable(classes: Sequence[str], font: Any) -> list[str]:
+def drawable(classes: Sequence[str], font: Font) -> list[str]:
     """Return the class names, with `class 3` for a name that the font cannot draw."""
     return [name if has_letters(font, name) else f"class {label}" for label, name in enumerate(classes)]
 
 
-def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font: Any) -> Image.Image:
+def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font: Font) -> Image.Image:
     side = pictures[0].shape[0]
     factor = max(1, -(-LEAST_SIDE // side))
     width, height = factor * side + MARGIN, factor * side + CAPTION + MARGIN
@@ -134,7 +136,7 @@ def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font:
     return sheet
 
 
-def _fitting(text: str, draw: ImageDraw.ImageDraw, font: Any, width: int) -> str:
+def _fitting(text: str, draw: ImageDraw.ImageDraw, font: Font, width: int) -> str:
     while len(text) > 1 and draw.textlength(text, font) > width:
         text = text[:-1]
     return text
