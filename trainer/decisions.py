@@ -81,7 +81,9 @@ class Call:
 
     def make(self, *leading: Any) -> Any:
         """Make the call and return its result; `leading` are positional arguments, such as a network."""
-        arguments = {key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()}
+        arguments = {
+            key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()
+        }
         return self.resolve()(*leading, **arguments)
 
 

@@ -36,7 +36,7 @@ from trainer.runs.folder import (
     run_folder,
     temporary_folder,
 )
-from trainer.runs.history import start_settings, append_start
+from trainer.runs.history import append_start, start_settings
 from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals

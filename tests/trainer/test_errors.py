@@ -23,8 +23,16 @@ from trainer.runs.resume import finished
         (errno.ENOSPC, 75, "the disk is full (/r/a); free some space, then run the same command again"),
         (errno.EDQUOT, 75, "the disk quota is used up (/r/a); free some space, then run the same command again"),
         (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then the same command"),
-        (errno.EIO, 75, "/r/a: Input/output error; when the disk or share is available again, run the same command again"),
-        (errno.ESTALE, 75, "/r/a: Stale file handle; when the disk or share is available again, run the same command again"),
+        (
+            errno.EIO,
+            75,
+            "/r/a: Input/output error; when the disk or share is available again, run the same command again",
+        ),
+        (
+            errno.ESTALE,
+            75,
+            "/r/a: Stale file handle; when the disk or share is available again, run the same command again",
+        ),
         (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; when the disk or share is available again"),
         (errno.EINTR, 75, "/r/a: Interrupted system call; once"),
         (errno.EACCES, 1, "/r/a: Permission denied; give this user read and write access, or use another path"),

@@ -118,7 +118,11 @@ def _ascend_available() -> bool:
 
 
 def decide(
-    config: RunConfig, machine: Machine, steps: int = 0, demand: Demand | None = None, start: StartSettings | None = None
+    config: RunConfig,
+    machine: Machine,
+    steps: int = 0,
+    demand: Demand | None = None,
+    start: StartSettings | None = None,
 ) -> InEffect:
     """Return the device settings of a run; raise TrainerError if `machine` cannot run it.
 

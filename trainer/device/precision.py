@@ -88,7 +88,9 @@ def _scale_why(level: str, dtype: str) -> str:
         return "float32 gradients do not underflow"
     if dtype == "bfloat16":
         return "bfloat16 has the range of float32"
-    return f"float16 gradients underflow; {FIRST_SCALE} at first, halved on overflow, doubled after {SCALE_WINDOW} steps"
+    return (
+        f"float16 gradients underflow; {FIRST_SCALE} at first, halved on overflow, doubled after {SCALE_WINDOW} steps"
+    )
 
 
 def _scaler(scale: str) -> Call | None:

@@ -63,5 +63,7 @@ class Session:
     def planned(self, **changes: Any) -> RunPlan:
         """The plan with other flags; raises TrainerError when they do not go together."""
         return plan_run(
-            replace(self.plan.config, dataset=str(self.plan.folder), **changes), this_machine(self.plan.effect.device), home=self.plan.home
+            replace(self.plan.config, dataset=str(self.plan.folder), **changes),
+            this_machine(self.plan.effect.device),
+            home=self.plan.home,
         )

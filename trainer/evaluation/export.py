@@ -99,7 +99,9 @@ def _write(ready: LoadedModel, images: NDArray[np.float32], model_format: str, f
     if model_format == "onnx":
         prepare_for_onnx(ready.network)
     try:
-        mindspore.export(ready.network, Tensor(images), file_name=str(folder / "model"), file_format=model_format.upper())
+        mindspore.export(
+            ready.network, Tensor(images), file_name=str(folder / "model"), file_format=model_format.upper()
+        )
     except (RuntimeError, ValueError, TypeError) as error:
         raise_disk_error(error)
         raise TrainerError(

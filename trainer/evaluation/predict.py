@@ -23,9 +23,9 @@ from trainer.evaluation.evaluate import check_classes, open_split
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.image_file import read_file
 from trainer.feed.image_files import Skipped, find_files
+from trainer.feed.integrity import check_batch
 from trainer.feed.mixing import scaled
 from trainer.feed.picture import NotAnImage, Unreadable, read_picture
-from trainer.feed.integrity import check_batch
 from trainer.feed.pipeline import keyed_batches, pipeline_errors
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
@@ -71,8 +71,8 @@ def predict(
     """Give `write` the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
     `asked` carries the device settings and the batch size; `home` is as in RunPlan. Raises TrainerError for inputs
-    that are not there, ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
-    cannot be listed and folders behind links have no row: they are named in what is returned.
+    that are not there, ContractError for a damaged checkpoint or set; a file that cannot be read is a row with
+    its error. Folders that cannot be listed and folders behind links have no row: they are named in the result.
     """
     file = checkpoint.find(path).resolve()
     sealed = is_sealed(inputs)

@@ -84,8 +84,12 @@ def decide_feed(
         prefetch=ready,
         open_files=files,
         decisions=(
-            Decision("workers", requested(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)),
-            Decision("prefetch", requested(prefetch), str(ready), ready_why + memory_text, ready < (prefetch or PREFETCH)),
+            Decision(
+                "workers", requested(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)
+            ),
+            Decision(
+                "prefetch", requested(prefetch), str(ready), ready_why + memory_text, ready < (prefetch or PREFETCH)
+            ),
         ),
         warning=_difference(count, workers, host_cores, start),
     )

@@ -64,7 +64,9 @@ def decide_updates(config: RunConfig, batch: int, start: StartSettings | None = 
         (
             Decision("optimizer", requested(config.optimizer), name, name_why),
             Decision("peak lr", requested(config.lr), f"{lr:g}", f"{lr_why}; cosine"),
-            Decision("weight decay", requested(config.weight_decay), f"{decay:g}", f"{decay_why}; not on norms and biases"),
+            Decision(
+                "weight decay", requested(config.weight_decay), f"{decay:g}", f"{decay_why}; not on norms and biases"
+            ),
         ),
     )
 

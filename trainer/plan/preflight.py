@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from schemas.counting import many
-from trainer.config import is_installed, is_own, check_module
+from trainer.config import check_module, is_installed, is_own
 from trainer.errors import NO_RESUME, TrainerError, disk_error, use_weights
-from trainer.nn.models import MINDCV, MODELS
 from trainer.feed.integrity import check_sizes
+from trainer.nn.models import MINDCV, MODELS
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint
 from trainer.runs.folder import LAST, check_out, holds_run

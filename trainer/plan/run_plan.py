@@ -64,9 +64,7 @@ class RunPlan:
         return ("train",) if self.val_split is None else ("train", "val")
 
 
-def plan_run(
-    config: RunConfig, machine: Machine, start: StartSettings | None = None, home: Path = Path()
-) -> RunPlan:
+def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = None, home: Path = Path()) -> RunPlan:
     """Resolve a request on a machine; `start` has the settings of a run to resume, `home` is as in RunPlan.
 
     Raise TrainerError for an invalid request, ContractError for unusable data.
@@ -142,7 +140,11 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list
         bound = requested(config.clip_norm)
         decisions.append(Decision("clip norm", bound, bound, "global norm of all gradients"))
     if config.ema is not None:
-        decisions.append(Decision("ema", requested(config.ema), requested(config.ema), "the averaged weights are evaluated and saved"))
+        decisions.append(
+            Decision(
+                "ema", requested(config.ema), requested(config.ema), "the averaged weights are evaluated and saved"
+            )
+        )
     if config.patience is not None:
         if "val" not in dataset.splits or not dataset.splits["val"].rows:
             raise TrainerError("--patience needs a val split; shard with --val 0.1, or omit --patience")
@@ -178,7 +180,10 @@ def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
     }
     return tuple(
         Decision(
-            name, requested(getattr(config, name)), f"{getattr(recipe, name):g}" if getattr(recipe, name) else "off", reason
+            name,
+            requested(getattr(config, name)),
+            f"{getattr(recipe, name):g}" if getattr(recipe, name) else "off",
+            reason,
         )
         for name, reason in reasons.items()
         if getattr(recipe, name) or getattr(config, name) is not None

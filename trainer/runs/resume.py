@@ -37,7 +37,9 @@ def find_run(config: RunConfig) -> RunConfig:
     for folder in sorted(numbered, key=lambda path: int(path.name.removeprefix(f"{name}-")), reverse=True):
         if holds_run(folder) and not (folder / RESULT).exists() and _difference(folder, config) is None:
             return dataclasses.replace(config, out=str(folder))
-    raise TrainerError(f"--resume: {RUNS.resolve()} has no unfinished run with these options; set --out to a run folder")
+    raise TrainerError(
+        f"--resume: {RUNS.resolve()} has no unfinished run with these options; set --out to a run folder"
+    )
 
 
 def finished(config: RunConfig) -> TrainResult | None:

@@ -183,7 +183,9 @@ def test_rank_is_always_given() -> None:
 
 def test_table_is_aligned() -> None:
     assert table([Decision("sink", "on", "off", "CPU"), Decision("amp level", "default", "O0", "dear")]) == (
-        "setting    requested  in effect  why\nsink       on         off        CPU\namp level  default    O0         dear"
+        "setting    requested  in effect  why\n"
+        "sink       on         off        CPU\n"
+        "amp level  default    O0         dear"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.examples import ROOT
 from trainer.config import RunConfig
-from trainer.decisions import StartSettings, Decision
+from trainer.decisions import Decision, StartSettings
 from trainer.device.context import InEffect, Machine, decide
 from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 
@@ -84,9 +84,7 @@ def test_ascend_has_no_cpu_kernels() -> None:
         ({**dict.fromkeys(OURS, "AVX2"), "ONEDNN_MAX_CPU_ISA": "AVX"}, "ONEDNN_MAX_CPU_ISA", "AVX"),
     ],
 )
-def test_cap_of_the_user_is_read_as_in_onednn(
-    environment: dict[str, str], variable: str, value: str
-) -> None:
+def test_cap_of_the_user_is_read_as_in_onednn(environment: dict[str, str], variable: str, value: str) -> None:
     found = this_processor(environment)
     assert (found.variable, found.value) == (variable, value)
 
@@ -130,7 +128,12 @@ def test_resume_keeps_the_kernels(processor: Processor, begun: str, cap: str | N
     ("processor", "begun", "level", "why"),
     [
         (NARROW, StartSettings("AVX512_CORE", "2.10.0"), "AVX2", "'AVX512_CORE', which this CPU lacks; with 'AVX2'"),
-        (replace(NARROW, best="AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "'AVX2', which this CPU lacks; with 'AVX'"),
+        (
+            replace(NARROW, best="AVX"),
+            StartSettings("AVX2", "2.10.0"),
+            "AVX",
+            "'AVX2', which this CPU lacks; with 'AVX'",
+        ),
         (replace(NARROW, best=None), StartSettings("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
         (WIDE, StartSettings("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
         (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),

@@ -24,7 +24,11 @@ def ascend(steps: int, graph: bool = True, **asked: object) -> Sink:
 )
 def test_size_divides_the_epoch(steps: int, asked: int | None, size: int) -> None:
     sink = ascend(steps, sink_size=asked)
-    assert (sink.size, sink.callback_steps, sink.call.arguments) == (size, size, {"dataset_sink_mode": True, "sink_size": size})
+    assert (sink.size, sink.callback_steps, sink.call.arguments) == (
+        size,
+        size,
+        {"dataset_sink_mode": True, "sink_size": size},
+    )
 
 
 def test_callback_interval_is_in_the_table() -> None:
@@ -39,7 +43,11 @@ def test_pynative_mode_has_callbacks_at_every_step() -> None:
 
 def test_on_cpu_nothing_sinks_and_no_size_reaches_mindspore() -> None:
     sink = decide_sink(RunConfig("d", sink=True, sink_size=5), "CPU", True, 10)
-    assert (sink.on, sink.callback_steps, sink.call.arguments) == (False, 1, {"dataset_sink_mode": False, "sink_size": -1})
+    assert (sink.on, sink.callback_steps, sink.call.arguments) == (
+        False,
+        1,
+        {"dataset_sink_mode": False, "sink_size": -1},
+    )
 
 
 @given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400), st.data())

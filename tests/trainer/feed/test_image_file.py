@@ -15,9 +15,7 @@ def test_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
     assert read_file(tmp_path / "link", max_bytes=5) == b"12345"
 
 
-def test_special_file_is_rejected_without_blocking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_special_file_is_rejected_without_blocking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket may not be long
     os.mkfifo("fifo")
     with socket.socket(socket.AF_UNIX) as bound:
@@ -27,9 +25,7 @@ def test_special_file_is_rejected_without_blocking(
                 read_file(Path(name))
 
 
-def test_fifo_that_replaces_a_file_does_not_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fifo_that_replaces_a_file_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"1")
     real_open = os.open

@@ -91,9 +91,7 @@ def test_resume_does_not_need_the_initial_weights(stripes: Path) -> None:
     [("2", ["--ranks", "2"], "with 2 ranks, now it is 2"), ("2", [], "with 2 ranks, now it is 1")],
     ids=["as it began", "in one process: begun by an msrun of the user's own"],
 )
-def test_run_of_several_ranks_cannot_be_resumed(
-    before: str, now: list[str], counts: str, stripes: Path
-) -> None:
+def test_run_of_several_ranks_cannot_be_resumed(before: str, now: list[str], counts: str, stripes: Path) -> None:
     begin = ["--out", "mine", "--batch-size", "8", *now]
     config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
     Path("mine").mkdir()

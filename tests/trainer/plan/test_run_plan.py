@@ -55,7 +55,10 @@ def test_invalid_request_is_rejected(stripes: Path, wrong: dict[str, object], se
     ("wrong", "sentence"),
     [
         ({"accumulate": 97}, "--accumulate 97 is more than the 96 batches of the run"),
-        ({"image_size": 3000, "device": "Ascend"}, r"too large for data sinking \(3295 MiB, .* use --batch-size 2 or --no-sink"),
+        (
+            {"image_size": 3000, "device": "Ascend"},
+            r"too large for data sinking \(3295 MiB, .* use --batch-size 2 or --no-sink",
+        ),
         ({"graph_kernel": True, "jit_level": "O2"}, "--graph-kernel is jit level O1, but --jit-level O2 was given too"),
     ],
 )

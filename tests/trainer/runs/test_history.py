@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.run_folders import DECISIONS, start
-from trainer.decisions import StartSettings, Decision
-from trainer.runs.history import Start, start_settings, append_start, software
+from trainer.decisions import Decision, StartSettings
+from trainer.runs.history import Start, append_start, software, start_settings
 
 
 def read(run: Path) -> list[Start]:

@@ -18,7 +18,7 @@ from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.classification import Scores
 from trainer.runs import checkpoint, kill_points
-from trainer.runs.resume import finished, find_run
+from trainer.runs.resume import find_run, finished
 from trainer.signals import StopSignals
 from trainer.training.progress import StepReport
 
@@ -147,7 +147,9 @@ def begun(config: RunConfig, folder: Path = Path("mine")) -> Path:
 
 def test_run_with_other_options_is_rejected_with_the_first_difference() -> None:
     begun(replace(CONFIG, lr=0.1, seed=3))
-    with pytest.raises(TrainerError, match=r"mine was started with --lr 0\.1, now it is default; give the same options"):
+    with pytest.raises(
+        TrainerError, match=r"mine was started with --lr 0\.1, now it is default; give the same options"
+    ):
         finished(replace(CONFIG, seed=4))
 
 
@@ -210,9 +212,7 @@ def test_damaged_checkpoint_is_replaced_by_the_previous_one(stripes: Path, cpu: 
     assert "last.ckpt is damaged" in stream.getvalue()
 
 
-def test_early_stopped_run_is_complete(
-    stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_early_stopped_run_is_complete(stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(CONFIG, dataset=str(stripes), epochs=9, patience=2)
     scores = iter([0.5, 0.7, 0.7, 0.7])
     patch = monkeypatch.setattr
