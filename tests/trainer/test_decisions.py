@@ -23,7 +23,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
 
 def test_table_that_fits_is_not_wrapped() -> None:
     short = ROWS[:1]
-    assert table(short, 80) == table(short) == table(short, 60)
+    assert table(short, 80) == table(short) == table(short, 65)
     assert len(table(ROWS).splitlines()) == 4
 
 

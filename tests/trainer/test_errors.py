@@ -22,7 +22,7 @@ from trainer.runs.resume import finished
     [
         (errno.ENOSPC, 75, "the disk is full (/r/a); free some space, then run the same command again"),
         (errno.EDQUOT, 75, "the disk quota is used up (/r/a); free some space, then run the same command again"),
-        (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then the same command"),
+        (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then run the same command"),
         (
             errno.EIO,
             75,
@@ -34,9 +34,9 @@ from trainer.runs.resume import finished
             "/r/a: Stale file handle; when the disk or share is available again, run the same command again",
         ),
         (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; when the disk or share is available again"),
-        (errno.EINTR, 75, "/r/a: Interrupted system call; once"),
+        (errno.EINTR, 75, "/r/a: Interrupted system call; when"),
         (errno.EACCES, 1, "/r/a: Permission denied; give this user read and write access, or use another path"),
-        (errno.EROFS, 1, "/r/a: Read-only file system; let this user"),
+        (errno.EROFS, 1, "/r/a: Read-only file system; give this user"),
         (errno.ENOENT, 1, "/r/a: No such file or directory; restore it if it was moved or removed"),
         (errno.EFBIG, 1, "/r/a: File too large"),
     ],

@@ -166,8 +166,12 @@ def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:
 
 
 def _with_options(recipe: Recipe, config: RunConfig) -> Recipe:
-    options = {"mixup": config.mixup, "cutmix": config.cutmix, "erasing": config.erasing}
-    return replace(recipe, **{name: value for name, value in options.items() if value is not None})
+    return replace(
+        recipe,
+        mixup=recipe.mixup if config.mixup is None else config.mixup,
+        cutmix=recipe.cutmix if config.cutmix is None else config.cutmix,
+        erasing=recipe.erasing if config.erasing is None else config.erasing,
+    )
 
 
 def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:

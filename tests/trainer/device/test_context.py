@@ -69,7 +69,7 @@ def test_sink_requested_on_cpu_is_off_and_the_table_shows_it() -> None:
 def test_profiling_turns_the_sink_off_and_says_why() -> None:
     effect = decide(RunConfig("d", profile="2..4"), ASCEND)
     assert not effect.sink
-    assert line(effect, "sink").why == "--profile begins and ends at a step, and a sink hides the steps"
+    assert "--profile" in line(effect, "sink").why
 
 
 def test_more_workers_than_cores_are_lowered_and_the_table_shows_it() -> None:
@@ -191,7 +191,7 @@ def test_table_is_aligned() -> None:
 
 def test_table_for_ascend_says_what_is_left_to_mindspore() -> None:
     effect = decide(RunConfig("d"), ASCEND)
-    assert "O0 and O1 launch kernel by kernel, O2 the whole graph" in line(effect, "jit level").why
+    assert line(effect, "jit level").effect == "default"
     assert line(effect, "precision mode").effect == "must_keep_origin_dtype"
     assert (line(effect, "compile cache").asked, line(effect, "compile cache").effect) == ("default", "off")
     cached = line(decide(RunConfig("d"), replace(ASCEND, compile_cache=True)), "compile cache")

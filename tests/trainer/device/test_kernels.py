@@ -59,11 +59,11 @@ def test_cap_is_set_only_where_convolutions_are_slow_without_it(
 def test_decision_has_request_effect_and_reason() -> None:
     capped = line(decide(RunConfig("d"), Machine(ascend=False, cores=2, processor=WIDE)))
     assert (capped.asked, capped.effect) == ("default", "AVX2")
-    assert "MindSpore 2.10.0 take oneDNN's reference path" in capped.why
+    assert "MindSpore 2.10.0 use oneDNN's reference path" in capped.why
     wish = by_user("AVX512_CORE", variable="DNNL_MAX_CPU_ISA")
     kept = line(decide(RunConfig("d"), Machine(ascend=False, cores=2, processor=wish)))
     assert (kept.asked, kept.effect) == ("AVX512_CORE", "AVX512_CORE")
-    assert kept.why.startswith("DNNL_MAX_CPU_ISA is set; convolutions take oneDNN's reference path")
+    assert kept.why.startswith("DNNL_MAX_CPU_ISA is set; convolutions use oneDNN's reference path")
 
 
 def test_ascend_has_no_cpu_kernels() -> None:

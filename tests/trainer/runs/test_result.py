@@ -13,7 +13,7 @@ def result(**changes: object) -> TrainResult:
     [
         (0, None),
         (1, None),
-        (2, "2 of 20 updates were skipped because gradients overflowed, so the run has learnt less"),
+        (2, "2 of 20 updates were skipped because gradients overflowed, so the model has learnt less"),
         (
             18,
             "18 of 20 updates were skipped because gradients overflowed, so the weights have hardly changed; do",
