@@ -111,7 +111,7 @@ def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_comman
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"profile": "5"}, "--profile 5 is no range"),
+        ({"profile": "5"}, "--profile 5 is not a range"),
         ({"model": "gone:make"}, r"model 'gone:make': no module 'gone' is installed or in"),
         ({"model": "net:gone"}, "net has no function 'gone'"),
         ({"recipe": "gone:make"}, "no module 'gone'"),

@@ -11,8 +11,8 @@ from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
-from trainer.feed.integrity import check_batch, check_split
-from trainer.feed.pipeline import keyed_batches, pipeline_errors
+from trainer.feed.integrity import check_split
+from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch

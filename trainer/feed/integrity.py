@@ -1,11 +1,8 @@
-"""Checks of a sealed split before MindSpore opens it: files, sizes, labels. Needs no MindSpore."""
+"""Checks of a sealed split before MindSpore opens it: files, sizes, labels. Imports neither MindSpore nor NumPy."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from schemas.counting import many
 from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, size_problems
@@ -78,13 +75,3 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
         )
     if [counts[number] for number in range(len(dataset.classes))] != list(dataset.splits[split].class_rows):
         raise ContractError(f"{split} of {folder}: the rows per class differ from dataset.json; shard again")
-
-
-def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
-    """Raise ContractError if a label of a batch names no class: rows may differ from the index."""
-    outside = labels[(labels < 0) | (labels >= classes)]
-    if outside.size:
-        raise ContractError(
-            f"rows of {folder} contain the label {outside[0]}, which names no class of dataset.json and differs from "
-            "the index; restore the dataset from a copy, or shard again"
-        )

@@ -9,8 +9,10 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore import dtype
 from mindspore.dataset import Shuffle, transforms, vision
+from numpy.typing import NDArray
 
 from schemas.dataset import Dataset
+from schemas.errors import ContractError
 from trainer.errors import Busy, TrainerError, disk_error_behind, first_line, naming
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
@@ -184,6 +186,16 @@ def try_recipe(name: str, recipe: Recipe, size: int) -> None:
                 f"recipe '{name}': {form}({size}) returns {image.dtype} of shape {image.shape}, expected "
                 f"uint8 of shape ({size}, {size}, 3); normalisation and layout are added after it"
             )
+
+
+def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
+    """Raise ContractError if a label of a batch names no class: rows may differ from the index."""
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if outside.size:
+        raise ContractError(
+            f"rows of {folder} contain the label {outside[0]}, which names no class of dataset.json and differs from "
+            "the index; restore the dataset from a copy, or shard again"
+        )
 
 
 @contextlib.contextmanager
