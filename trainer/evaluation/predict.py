@@ -23,10 +23,9 @@ from trainer.evaluation.evaluate import check_classes, open_split
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.image_file import read_file
 from trainer.feed.image_files import Skipped, find_files
-from trainer.feed.integrity import check_batch
 from trainer.feed.mixing import scaled
 from trainer.feed.picture import NotAnImage, Unreadable, read_picture
-from trainer.feed.pipeline import keyed_batches, pipeline_errors
+from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
