@@ -11,7 +11,7 @@ import pytest
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from tests.dataprep.conftest import picture, shard
-from trainer.plan.run_plan import check_files
+from trainer.feed.integrity import check_files
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""RunConfig: every setting of a run, flat and frozen; the options of `trainer run` are its mirror."""
+"""RunConfig: all options of `trainer run`, flat and frozen; and the lookup of user functions."""
 
 import dataclasses
 import importlib
@@ -17,10 +17,10 @@ from trainer.errors import TrainerError, WrongUsage, nearest
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What was asked for. None means "not asked": device.py, the recipe or the optimizer then decides, and says so.
+    """The requested settings. None means "not requested": the device, the recipe or the model then decides.
 
     `lr` is the peak of the schedule at this batch size. `warmup_epochs` may be a fraction. Sizes are in pixels.
-    `freeze` holds prefixes of parameter names, `lr_scale` PREFIX=FACTOR.
+    `freeze` has prefixes of parameter names, `lr_scale` PREFIX=FACTOR.
     """
 
     dataset: str
@@ -79,49 +79,49 @@ class RunConfig:
 
     @property
     def profile_steps(self) -> tuple[int, int] | None:
-        """First and last step to profile, counted from 1; raises TrainerError unless `profile` has the form A..B."""
+        """First and last step to profile, counted from 1; raise WrongUsage unless `profile` has the form A..B."""
         if self.profile is None:
             return None
         first, dots, last = self.profile.partition("..")
         if not (dots and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
             raise WrongUsage(
-                f"--profile {self.profile} is no range of steps; give the first and the last, as in 10..15"
+                f"--profile {self.profile} is not a range of steps; give the first and the last, as in 10..15"
             )
         return int(first), int(last)
 
     def to_json(self) -> str:
-        """The configuration as it is stored in a run folder and in each checkpoint."""
+        """Return the form stored in run folders and checkpoints."""
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
-        """Rebuild a stored configuration; raises TrainerError for a key that this version does not know."""
+        """Return a stored configuration; raise TrainerError for an unknown key."""
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
             raise TrainerError(f"stored configuration: unknown key '{unknown[0]}'; {nearest(unknown[0], known)}")
-        # JSON knows no tuples.
-        given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-        return cls(**given)
+        # JSON has no tuples.
+        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+        return cls(**fields)
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` has the form `module:function`. Imports nothing."""
+    """Return True if `name` has the form `module:function`. Imports nothing."""
     module, colon, function = name.partition(":")
     return bool(colon and module and function.isidentifier())
 
 
 def is_installed(package: str) -> bool:
-    """Whether the package could be imported. Imports nothing."""
+    """Return True if the package can be imported. Imports nothing."""
     if package in sys.modules:
         return sys.modules[package] is not None
     return bool(package) and importlib.util.find_spec(package) is not None
 
 
-def module_is_there(kind: str, name: str, folder: Path) -> None:
-    """Raise TrainerError when the module of `module:function`, or the package around it, is not to be found.
+def check_module(kind: str, name: str, folder: Path) -> None:
+    """Raise WrongUsage if the package of `module:function` is neither installed nor in `folder`.
 
-    Imports nothing, so it does not tell whether the function is in it. The rest is as in find_function.
+    Imports nothing, so it does not check the function. `kind` is as in find_function.
     """
     package = name.partition(":")[0].partition(".")[0]
     here = importlib.machinery.PathFinder.find_spec(package, [str(folder)])
@@ -130,9 +130,10 @@ def module_is_there(kind: str, name: str, folder: Path) -> None:
 
 
 def find_function(kind: str, name: str, folder: Path) -> Callable[..., Any]:
-    """The function `module:function` stands for; the module is looked for in `folder` too. `kind` says what it makes.
+    """Return the function `module:function`; the module may also be in `folder`.
 
-    Raises TrainerError when there is no such module or function; an error inside the module keeps its traceback.
+    `kind` ("model", "recipe") is used in messages. Raise WrongUsage if there is no such module or function; errors
+    inside the module keep their traceback.
     """
     module_name, _, function_name = name.partition(":")
     if str(folder) not in sys.path:
@@ -150,4 +151,4 @@ def find_function(kind: str, name: str, folder: Path) -> Callable[..., Any]:
 
 
 def _no_module(kind: str, name: str, module: str, folder: Path) -> str:
-    return f"{kind} '{name}': no module '{module}' is installed or lies in {folder}"
+    return f"{kind} '{name}': no module '{module}' is installed or in {folder}"

@@ -1,4 +1,4 @@
-"""What travels between the device rooms and the program: a decision to print, a MindSpore call to make."""
+"""Decisions (requested, in effect, why) and MindSpore calls as data, and the settings table."""
 
 import importlib
 import textwrap
@@ -8,17 +8,17 @@ from typing import Any
 
 from schemas.counting import many
 
-NOT_ASKED = "default"
-LEAST_WIDTH = 40  # a table is never wrapped for a narrower terminal
+NOT_REQUESTED = "default"
+AS_STARTED = "as this run began"  # why of a setting that a resumed run keeps
+LEAST_WIDTH = 40  # tables are not wrapped for narrower terminals
 GAP = "  "
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One line of the table that the program prints: what was asked, what is in effect, and why.
+    """One line of the settings table: the requested value (`asked`), the value in effect, and the reason.
 
-    `notable` marks a line that is no plain default although nothing was asked for: it depends on the machine or the
-    data, or was lowered.
+    `notable` marks a default that depends on the machine or the data, or was lowered.
     """
 
     setting: str
@@ -29,14 +29,14 @@ class Decision:
 
     @property
     def plain(self) -> bool:
-        """Whether the line is a plain default, which the table leaves out unless all lines are wanted."""
-        return self.asked == NOT_ASKED and not self.notable
+        """True for a plain default, which the table shows with -v only."""
+        return self.asked == NOT_REQUESTED and not self.notable
 
 
-def asked(value: object) -> str:
-    """How the table shows what the user gave; None means that nothing was given."""
+def requested(value: object) -> str:
+    """Return a requested value as shown in the table; None means that nothing was requested."""
     if value is None:
-        return NOT_ASKED
+        return NOT_REQUESTED
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
@@ -44,7 +44,7 @@ def asked(value: object) -> str:
 
 @dataclass(frozen=True)
 class Name:
-    """Something of MindSpore's that an argument stands for, such as a type, looked up only when a call is made."""
+    """An object of MindSpore as an argument, such as a type; imported only when the call is made."""
 
     dotted: str
 
@@ -52,22 +52,22 @@ class Name:
         return self.dotted
 
     def resolve(self) -> Any:
-        """What the dotted name stands for: the longest importable module, then its attributes."""
+        """Import and return the object."""
         parts = self.dotted.split(".")
         for cut in range(len(parts) - 1, 0, -1):
             try:
-                found: Any = importlib.import_module(".".join(parts[:cut]))
+                value: Any = importlib.import_module(".".join(parts[:cut]))
             except ModuleNotFoundError:
                 continue
             for attribute in parts[cut:]:
-                found = getattr(found, attribute)
-            return found
+                value = getattr(value, attribute)
+            return value
         raise ModuleNotFoundError(self.dotted)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call into MindSpore as data, so that it can be printed, tested against the signature, and then made."""
+    """A MindSpore call as data: it can be printed, compared with the signature, and made."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -76,19 +76,21 @@ class Call:
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
 
     def resolve(self) -> Any:
-        """The function that the dotted name stands for."""
+        """Import and return the function."""
         return Name(self.name).resolve()
 
     def make(self, *leading: Any) -> Any:
-        """Make the call; `leading` are objects of this run (a network, a dataset) that come before the arguments."""
-        given = {key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()}
-        return self.resolve()(*leading, **given)
+        """Make the call and return its result; `leading` are positional arguments, such as a network."""
+        arguments = {
+            key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()
+        }
+        return self.resolve()(*leading, **arguments)
 
 
 def settings_table(decisions: Sequence[Decision], width: int | None, every: bool) -> str:
-    """The table of a command: without plain defaults, which a last line counts, unless `every` line is wanted.
+    """Return the table without plain defaults, which a last line counts, or with all lines if `every` is set.
 
-    `width` is that of the terminal in columns, None for a stream that is none.
+    `width` is the terminal width in columns, None if the stream is not a terminal.
     """
     shown = [one for one in decisions if every or not one.plain]
     hidden = len(decisions) - len(shown)
@@ -99,8 +101,8 @@ def settings_table(decisions: Sequence[Decision], width: int | None, every: bool
 
 
 def table(decisions: Sequence[Decision], width: int | None = None) -> str:
-    """The decisions as aligned text, a head line first; cells are wrapped where a line would pass `width` columns."""
-    rows = [("setting", "asked", "in effect", "why")]
+    """Return the decisions as aligned text with a header; cells are wrapped to fit `width` columns."""
+    rows = [("setting", "requested", "in effect", "why")]
     rows += [(one.setting, one.asked, one.effect, one.why) for one in decisions]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     if width is not None and sum(widths) + 3 * len(GAP) > width:
@@ -109,9 +111,9 @@ def table(decisions: Sequence[Decision], width: int | None = None) -> str:
 
 
 def _narrowed(widths: Sequence[int], width: int) -> list[int]:
-    """The first three columns at most so much each, the last what is left."""
-    most = (width // 4, width // 6, width * 11 // 40)  # 22 of 80: the longest name of a value that MindSpore has
-    first = [min(own, limit) for own, limit in zip(widths, most, strict=False)]
+    """Return column widths that add up to `width`: limits for the first three, the rest for the last."""
+    limits = (width // 4, max(width // 6, len("requested")), width * 11 // 40)  # 22 of 80: MindSpore's longest
+    first = [min(own, limit) for own, limit in zip(widths, limits, strict=False)]
     return [*first, width - sum(first) - 3 * len(GAP)]
 
 
@@ -126,13 +128,13 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """The settings of a run's first steps that its weights depend on. Those that were not recorded are empty or None.
+class StartSettings:
+    """The settings at the start of a run that its weights depend on; empty or None if not recorded.
 
-    `level` is the instruction set of the CPU kernels, `mindspore` the version. `workers` are the threads that decode:
-    each draws its own random numbers, so augmentation depends on how many there are. `optimizer`, `lr` (peak) and
-    `weight_decay` may come from a table of defaults that has changed since. `affinity` counts the cores that the
-    process was allowed to run on: with another number the last bits of a step on CPU differ (measured on 2.10).
+    `level` is the instruction set of the CPU kernels, `mindspore` the version. `workers` is the number of decoding
+    threads, each with its own random numbers. `optimizer`, `lr` (peak) and `weight_decay` may be defaults of an older
+    version. `affinity` is the number of cores that the process was allowed to run on: it affects the last bits of a
+    step on CPU (measured on 2.10).
     """
 
     level: str

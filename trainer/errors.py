@@ -1,4 +1,4 @@
-"""What the trainer raises on purpose; cli.py turns each into one line and an exit code."""
+"""Errors that the trainer raises on purpose, each with its exit code; cli/program.py prints them."""
 
 import difflib
 import errno
@@ -20,23 +20,23 @@ _NATIVE = (PASSING_ERRORS | _CLOSED | _FULL.keys()) - {errno.ENOMEM, errno.EAGAI
 _TEXTS = {os.strerror(number): number for number in _NATIVE}
 _PATH = re.compile(r"(?<![\w.])/[^\s'\",;:\])]+")
 
-NO_RESUME = "a run of several ranks cannot go on where it stopped"
+NO_RESUME = "a run of several ranks cannot be resumed"
 
 
 def use_weights(checkpoint: Path | None) -> str:
-    """Return what to do with a run that cannot go on: begin another one, from its weights where there are any."""
+    """Return the advice for a run that cannot be resumed: start another one, from its weights if it has any."""
     init = "" if checkpoint is None else f"--init {checkpoint} and "
-    return f"to begin another run{' from these weights' if init else ''}, give {init}another --out"
+    return f"to start a new run{' from these weights' if init else ''}, give {init}another --out"
 
 
 class TrainerError(Exception):
-    """A request that cannot be served; the text says what, where and what to do next."""
+    """A request that cannot be met; the text says what is wrong, where, and what to do next."""
 
     exit_code = 1
 
 
 class WrongUsage(TrainerError):
-    """An option's value that names nothing."""
+    """An invalid option value."""
 
     exit_code = 2
 
@@ -48,26 +48,23 @@ class Unlisted(TrainerError):
 
 
 class Busy(TrainerError):
-    """Another process is at work where this one was to be, or a disk or share is away: try again later."""
+    """A resource is temporarily unavailable (a lock, a disk, a network share): try again later."""
 
     exit_code = 75
 
 
 class Interrupted(Exception):
-    """A signal asked the run to stop, and it did; `saved` is the checkpoint with the work so far, if any.
-
-    The run is one of so many `ranks`.
-    """
+    """A run of `ranks` processes that a signal stopped; `saved` is its last checkpoint, if any."""
 
     def __init__(self, signum: int, saved: Path | None, ranks: int = 1) -> None:
-        way = "the same command with --resume goes on" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
+        way = "resume it with the same command and --resume" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
         where = f"; the last checkpoint is {saved}; {way}" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = exit_code(signum)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the near one if there is one, and all that exist."""
+    """Return the end of an error message about an unknown word: the closest known word, and all known words."""
     choices = sorted(known)
     close = difflib.get_close_matches(word, choices, n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
@@ -75,43 +72,58 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def disk_error(error: OSError, what: str = "", advice: str = "") -> TrainerError:
-    """Return the error to raise in place of `error`: Busy where trying again helps.
+    """Return the TrainerError to raise in place of `error`; it is Busy when trying again may help.
 
-    `what` was not possible; without it the file is named. `advice` is the end of the sentence where none is better.
+    `what` describes the failed action (default: the file's name); `advice` is used when there is no more specific one.
     """
     number, file = error.errno, what or name_of(error)
-    again = "the same command goes on"
+    again = "run the same command again"
     cause = error.strerror or str(error) or type(error).__name__
     if number in _FULL:
-        return Busy(f"{_FULL[number]} ({file}); with room again, {again}")
+        return Busy(f"{_FULL[number]} ({file}); free some space, then {again}")
     if number in _FILES:
         return Busy(f"{_FILES[number]} ({file}); raise the limit with 'ulimit -n', then {again}")
     if number in PASSING_ERRORS or number == errno.EINTR:
-        return Busy(f"{file}: {cause}; once the disk or share answers again, {again}")
+        return Busy(f"{file}: {cause}; when the disk or share is available again, {again}")
     if not advice and number in _CLOSED:
-        advice = "let this user read and write there, or give another path"
+        advice = "give this user read and write access, or use another path"
     if not advice and number in _GONE:
-        advice = "was it moved or removed? Put it back, or give another path"
+        advice = "restore it if it was moved or removed, or use another path"
     return TrainerError(f"{file}: {cause}" + (f"; {advice}" if advice else ""))
 
 
 def name_of(error: OSError) -> str:
-    """Return the file that an error names, or that it names none."""
+    """Return the name of the file in an error, or a placeholder if it has none."""
     if isinstance(error.filename, (str, bytes)):
         return os.fsdecode(error.filename)
     return "a file or stream"
 
 
 def disk_error_behind(error: BaseException) -> OSError | None:
-    """Return the OSError that another error was raised from, or whose text MindSpore's C++ code has put into it."""
+    """Return the OSError that `error` was raised from, or whose text MindSpore's C++ code put into it; else None."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError):
             return cause
         cause = cause.__cause__
     text = str(error)
-    for said, number in _TEXTS.items():
-        if said in text:
-            found = _PATH.search(text)
-            return OSError(number, said, found[0] if found else None)
+    for message, number in _TEXTS.items():
+        if message in text:
+            path = _PATH.search(text)
+            return OSError(number, message, path[0] if path else None)
     return None
+
+
+def raise_disk_error(error: BaseException, path: Path | None = None) -> None:
+    """Raise the OSError behind `error`, if any (see disk_error_behind), with `path` as its file name."""
+    if (behind := disk_error_behind(error)) is not None:
+        if path is not None:
+            behind.filename = str(path)
+        raise behind from None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the line of a MindSpore error that states the cause: the first marked [ERROR], else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
+    return next(iter([*marked, *lines]), type(error).__name__)

@@ -12,19 +12,31 @@ from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.storage.files import write_whole
 from trainer.config import RunConfig
-from trainer.device.context import apply, this_machine
+from trainer.device.context import this_machine
 from trainer.device.precision import overflow_advice
 from trainer.device.sink import rounds
 from trainer.errors import Interrupted, TrainerError
-from trainer.feed.autotune import keep_finding, only_so_far
-from trainer.feed.pipeline import check_labels, eval_batches, pipeline_errors, train_batches, try_recipe
+from trainer.feed.autotune import keep_tuned, stop_autotune
+from trainer.feed.pipeline import eval_batches, train_batches
 from trainer.nn.all_reduce import average_statistics, sum_scores
 from trainer.nn.optimizer import cosine_with_warmup
 from trainer.nn.tasks.classification import Scores
-from trainer.plan.preflight import check_beginning
-from trainer.plan.run_plan import RunPlan, check_files, plan_run
-from trainer.runs.folder import BEST, CONFIG, LAST, METRICS, RESULT, holds_run, run_folder, scratch, throw_away_folder
-from trainer.runs.history import begun_with, note_start
+from trainer.plan.preflight import check_start
+from trainer.plan.prepare import check_data, prepared
+from trainer.plan.run_plan import RunPlan, plan_run
+from trainer.runs.folder import (
+    AUTOTUNE_CONFIG,
+    AUTOTUNE_REPORT,
+    BEST,
+    CONFIG,
+    LAST,
+    METRICS,
+    RESULT,
+    holds_run,
+    run_folder,
+    temporary_folder,
+)
+from trainer.runs.history import append_start, start_settings
 from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
@@ -38,19 +50,18 @@ from trainer.training.progress import Progress, Silent
 from trainer.training.validation import evaluate_network
 
 
-def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResult:
-    """Train as asked, telling `progress`, until done or told by `stop`; all is written to the run folder.
+def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path = Path()) -> TrainResult:
+    """Train until done or until `stop` is set; report to `progress` and write all results to the run folder.
 
-    A run that was begun in it goes on where its last checkpoint is. Raises TrainerError and ContractError before
-    anything is compiled, Interrupted when a signal stopped the run.
+    A run in that folder resumes at its last checkpoint; `home` is as in RunPlan. Raise TrainerError and ContractError
+    before anything is compiled, Interrupted when a signal stopped the run.
     """
     began = time.perf_counter()
-    home = Path.cwd()
-    plan = plan_run(config, this_machine(config.device), begun_with(config.out))
+    plan = plan_run(config, this_machine(config.device), start_settings(config.out), home)
     effect = plan.effect
-    if not effect.shard_id:  # which rank 0 tells for all
-        check_beginning(plan, home)
-    _check_data(plan, stop)
+    if not effect.shard_id:  # only rank 0 checks; the other ranks wait for it to join them
+        check_start(plan)
+        check_data(plan, plan.used_splits, stop.check)
     if effect.shard_id:
         progress = Silent()  # rank 0 speaks and writes for all
     _tell_beginning(plan, progress)
@@ -60,17 +71,15 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
     def undecodable_key() -> str | None:
         return undecodable(plan, state.step)
 
-    with _run_folder(plan) as run, scratch(run), pipeline_errors(plan.folder, undecodable_key):
-        apply(effect)
+    with _run_folder(plan) as run, prepared(plan, run, undecodable_key) as scratch:
         course = _course(plan)
-        network, step = network_and_step(plan, course.rates, home, progress.note, not (run / LAST).exists())
-        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
+        network, step = network_and_step(plan, course.rates, progress.note, not (run / LAST).exists())
         keeper = Checkpointer(run, plan, step, state, began)
         stop.check()
         _take_up(keeper, progress, config)
 
         def evaluate() -> Scores | None:
-            only_so_far()
+            stop_autotune()
             with step.averaged():
                 scores = _evaluate_val(plan, network, stop)
             step.set_train(True)
@@ -89,8 +98,8 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
         if state.evaluated and not course.is_over(state):
             numbers = StepNumbers(course, state, effect.pipeline_per_epoch)
             _train_epochs(plan, step, course, state, stop, [numbers, watch, epoch_end, *logs])
-            for said in keep_finding(Path.cwd(), run) if config.autotune else ():
-                progress.note(said)
+            if config.autotune:
+                progress.note(keep_tuned(scratch, run / AUTOTUNE_REPORT, run / AUTOTUNE_CONFIG))
         if not course.is_over(state):
             assert stop.signum is not None
             raise Interrupted(stop.signum, run / LAST, effect.num_shards)
@@ -128,13 +137,6 @@ def _train_epochs(
         del batches  # the pipeline ends, and MindSpore's AutoTune writes its result
 
 
-def _check_data(plan: RunPlan, stop: StopSignals) -> None:
-    for split in plan.used_splits if plan.effect.shard_id == 0 else ():  # the other ranks wait for rank 0 to join them
-        check_files(plan.folder, plan.dataset, split, plan.config.full_check)
-        check_labels(plan.folder, plan.dataset, split)
-        stop.check()
-
-
 def _course(plan: RunPlan) -> Schedule:
     config = plan.config
     updates = config.epochs * plan.steps // config.accumulate
@@ -161,7 +163,7 @@ def _take_up(keeper: Checkpointer, progress: Progress, config: RunConfig) -> Non
         where = f"going on after step {keeper.state.step}{_replay(keeper.plan, keeper.state)}"
     plan, kernels = keeper.plan, keeper.plan.effect.kernels
     level, affinity = "" if kernels is None else kernels.level, plan.effect.affinity
-    note_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, level, affinity)
+    append_start(run, keeper.state.step, plan.dataset.digest, plan.decisions, level, affinity)
     progress.note(f"run folder {run}; {where}")
 
 
@@ -180,7 +182,7 @@ def _replay(plan: RunPlan, state: RunState) -> str:
 
 
 def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:
-    return throw_away_folder() if plan.effect.shard_id else run_folder(plan.config.out, plan.folder)
+    return temporary_folder() if plan.effect.shard_id else run_folder(plan.config.out, plan.folder)
 
 
 def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | None:

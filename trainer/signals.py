@@ -1,4 +1,4 @@
-"""Signals that ask to stop, noted until a step or a batch is done."""
+"""Stop signals, recorded until the current step or batch is done."""
 
 import os
 import signal
@@ -10,14 +10,12 @@ from trainer.errors import Interrupted
 
 
 class StopSignals:
-    """Context in which the first stop signal is noted in `signum`, and a second one ends the process at once.
+    """Context that records the first stop signal in `signum`; a second one ends the process at once.
 
-    schemas.process.stop_signals lists them.
-
-    A thread waits for the signals, which are blocked everywhere else. A handler would not do: each run of a graph
-    installs MindSpore's own, which turns SIGINT into SIGTERM (measured on 2.10). Enter it before MindSpore and NumPy
-    are imported, since threads that they have started by then do not block. `tell` is given one sentence to show.
-    Outside the context no signal is ever noted.
+    schemas.process.stop_signals lists the signals. A thread waits for them, and they are blocked in all other threads;
+    a handler does not work, because each graph run installs MindSpore's own, which turns SIGINT into SIGTERM (measured
+    on 2.10). Enter the context before importing MindSpore and NumPy: their threads inherit the mask. `tell` receives
+    one message. Outside the context no signal is recorded.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
@@ -35,12 +33,12 @@ class StopSignals:
     def __exit__(self, *raised: object) -> None:
         self._leaving = True
         if self._thread.ident is not None:
-            signal.pthread_kill(self._thread.ident, signal.SIGTERM)  # wakes the thread alone
+            signal.pthread_kill(self._thread.ident, signal.SIGTERM)  # wakes only the thread
         self._thread.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def check(self) -> None:
-        """Raise Interrupted when a signal has come."""
+        """Raise Interrupted if a signal was received."""
         if self.signum is not None:
             raise Interrupted(self.signum, None)
 
@@ -52,4 +50,4 @@ class StopSignals:
             if self.signum is not None:
                 os._exit(exit_code(signum))
             self.signum = signum
-            self.tell(f"{signal.Signals(signum).name}: stopping after this step; once more stops at once")
+            self.tell(f"{signal.Signals(signum).name}: stopping after this step; repeat to stop at once")

@@ -16,12 +16,12 @@ def main() -> None:
 
     from trainer.config import RunConfig
     from trainer.device.context import apply, this_machine
-    from trainer.feed.pipeline import check_labels, train_batches
-    from trainer.plan.run_plan import RunPlan, check_files, plan_run
+    from trainer.feed.pipeline import train_batches
+    from trainer.plan.prepare import check_data
+    from trainer.plan.run_plan import RunPlan, plan_run
 
     def ours(plan: RunPlan) -> Any:
-        check_files(plan.folder, plan.dataset, "train", plan.config.full_check)
-        check_labels(plan.folder, plan.dataset, "train")
+        check_data(plan, ("train",))
         figures["checks_s"] = time.perf_counter() - began
         return train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, BATCH, plan.effect)
 

@@ -20,7 +20,7 @@ def half(plan: RunPlan, kind: str) -> dict[str, float]:
     """What `trainer doctor` measures: batches that nobody uses, or the step on one batch again and again."""
     from trainer.doctor.stages import CompiledStep, feeding, measure, pipeline_part, step_part
 
-    part = pipeline_part("feed", plan, feeding) if kind == "feed" else step_part("step", CompiledStep(plan, Path.cwd()))
+    part = pipeline_part("feed", plan, feeding) if kind == "feed" else step_part("step", CompiledStep(plan))
     turn = measure(part, SECONDS, lambda: None)
     return {"images_per_s": turn.images_per_s, "cpu_ms_an_image": 1000 * turn.cpu_s / turn.images}
 

@@ -16,23 +16,23 @@ def test_options_of_run_are_the_fields_of_run_config_with_the_same_defaults() ->
     assert options == dataclasses.asdict(RunConfig(dataset="data"))
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_help() -> None:
     plain = {"dataset", "epochs", "batch_size", "label_smoothing", "seed"}
     assert {p.name for p in run.params if not getattr(p, "help", None)} == plain
 
 
-def test_stored_form_gives_the_same_configuration_back() -> None:
+def test_stored_configuration_is_restored() -> None:
     config = RunConfig(dataset="d", lr=0.5, sink=False, workers=3, freeze=("stem",), monitor=("TimeMonitor",))
     assert RunConfig.from_dict(json.loads(config.to_json())) == config
 
 
 @pytest.mark.parametrize("steps", ["5", "5..", "0..3", "7..6", "a..b"])
-def test_profile_that_is_no_range_of_steps_is_refused(steps: str) -> None:
+def test_invalid_profile_range_is_rejected(steps: str) -> None:
     with pytest.raises(TrainerError, match="give the first and the last"):
         _ = RunConfig("d", profile=steps).profile_steps
     assert RunConfig("d", profile="7..12").profile_steps == (7, 12)
 
 
-def test_stored_form_with_an_unknown_key_is_refused_by_name() -> None:
+def test_stored_form_with_an_unknown_key_is_rejected_by_name() -> None:
     with pytest.raises(TrainerError, match="'epoch'; did you mean 'epochs'"):
         RunConfig.from_dict({"dataset": "d", "epoch": 3})

@@ -5,7 +5,7 @@ from trainer.decisions import Decision, settings_table, table
 ROWS = [
     Decision("device", "default", "CPU", "MindSpore finds no Ascend here", notable=True),
     Decision(
-        "mean / std", "default", "123.7, 116.3, 103.5 / 58.4, 57.1, 57.4", "ImageNet's: the dataset was not measured"
+        "mean / std", "default", "123.7, 116.3, 103.5 / 58.4, 57.1, 57.4", "ImageNet's: dataset.json has no statistics"
     ),
     Decision("model", "mine:" + "x" * 60, "on", "asked for"),
 ]
@@ -17,23 +17,24 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int) -> N
     assert max(map(len, lines)) <= width
     for row in ROWS:
         alone = table([row], width)
-        cells = "".join(f"{row.setting}{row.asked}{row.effect}{row.why}settingaskedin effectwhy".split())
+        cells = "".join(f"{row.setting}{row.asked}{row.effect}{row.why}settingrequestedin effectwhy".split())
         assert sorted("".join(alone.split())) == sorted(cells)
 
 
 def test_table_that_fits_is_not_wrapped() -> None:
     short = ROWS[:1]
-    assert table(short, 80) == table(short) == table(short, 60)
+    assert table(short, 80) == table(short) == table(short, 65)
     assert len(table(ROWS).splitlines()) == 4
 
 
-def test_wrapped_cells_stand_below_each_other() -> None:
+def test_cells_are_wrapped_in_their_column() -> None:
     one = Decision("sink", "on", "off", "MindSpore cannot sink on CPU and would ignore the request")
     assert table([one], 50).splitlines() == [
-        "setting  asked  in effect  why",
-        "sink     on     off        MindSpore cannot sink",
-        "                           on CPU and would ignore",
-        "                           the request",
+        "setting  requested  in effect  why",
+        "sink     on         off        MindSpore cannot",
+        "                               sink on CPU and",
+        "                               would ignore the",
+        "                               request",
     ]
 
 

@@ -14,33 +14,41 @@ from trainer.errors import disk_error, disk_error_behind
 from trainer.report.history import read_run
 from trainer.runs import checkpoint
 from trainer.runs.folder import append_line
-from trainer.runs.history import begun_with
+from trainer.runs.history import start_settings
 from trainer.runs.resume import finished
 
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
     [
-        (errno.ENOSPC, 75, "the disk is full (/r/a); with room again, the same command goes on"),
-        (errno.EDQUOT, 75, "the disk quota is used up (/r/a); with room again, the same command goes on"),
-        (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then the same command"),
-        (errno.EIO, 75, "/r/a: Input/output error; once the disk or share answers again, the same command goes on"),
-        (errno.ESTALE, 75, "/r/a: Stale file handle; once the disk or share answers again, the same command goes on"),
-        (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; once the disk or share answers again, the same"),
-        (errno.EINTR, 75, "/r/a: Interrupted system call; once"),
-        (errno.EACCES, 1, "/r/a: Permission denied; let this user read and write there, or give another path"),
-        (errno.EROFS, 1, "/r/a: Read-only file system; let this user"),
-        (errno.ENOENT, 1, "/r/a: No such file or directory; was it moved or removed? Put it back"),
+        (errno.ENOSPC, 75, "the disk is full (/r/a); free some space, then run the same command again"),
+        (errno.EDQUOT, 75, "the disk quota is used up (/r/a); free some space, then run the same command again"),
+        (errno.EMFILE, 75, "too many open files (/r/a); raise the limit with 'ulimit -n', then run the same command"),
+        (
+            errno.EIO,
+            75,
+            "/r/a: Input/output error; when the disk or share is available again, run the same command again",
+        ),
+        (
+            errno.ESTALE,
+            75,
+            "/r/a: Stale file handle; when the disk or share is available again, run the same command again",
+        ),
+        (errno.ETIMEDOUT, 75, "/r/a: Connection timed out; when the disk or share is available again"),
+        (errno.EINTR, 75, "/r/a: Interrupted system call; when"),
+        (errno.EACCES, 1, "/r/a: Permission denied; give this user read and write access, or use another path"),
+        (errno.EROFS, 1, "/r/a: Read-only file system; give this user"),
+        (errno.ENOENT, 1, "/r/a: No such file or directory; restore it if it was moved or removed"),
         (errno.EFBIG, 1, "/r/a: File too large"),
     ],
 )
-def test_an_error_of_the_disk_is_a_sentence_and_a_code(number: int, code: int, said: str) -> None:
+def test_disk_error_has_a_message_and_an_exit_code(number: int, code: int, said: str) -> None:
     told = disk_error(OSError(number, os.strerror(number), "/r/a"))
     assert told.exit_code == code
     assert str(told).startswith(said)
 
 
-def test_what_mindspore_says_of_a_file_is_found_in_its_text_and_behind_its_errors() -> None:
+def test_disk_error_is_found_in_mindspores_text_and_causes() -> None:
     said = "Save failed.\nopen file '/m/x.mindir' failed, errno: No space left on device"
     native = disk_error_behind(RuntimeError(said))
     assert native is not None
@@ -51,7 +59,7 @@ def test_what_mindspore_says_of_a_file_is_found_in_its_text_and_behind_its_error
     assert disk_error_behind(RuntimeError("shapes differ")) is None
 
 
-def test_a_call_that_a_signal_interrupts_is_made_again() -> None:
+def test_interrupted_call_is_retried() -> None:
     left = [InterruptedError(), InterruptedError()]
 
     @until_uninterrupted
@@ -63,7 +71,7 @@ def test_a_call_that_a_signal_interrupts_is_made_again() -> None:
     assert call() == "done"
 
 
-def test_a_line_that_was_cut_costs_no_other(tmp_path: Path) -> None:
+def test_incomplete_line_does_not_damage_others(tmp_path: Path) -> None:
     path = tmp_path / "steps.jsonl"
     append_line(path, "1")
     with path.open("a") as file:
@@ -73,7 +81,7 @@ def test_a_line_that_was_cut_costs_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+def test_failed_save_keeps_the_previous_checkpoint(
     call: str, untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights, meta = checkpoint.load(untrained)
@@ -106,14 +114,14 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(
     assert failed.value.filename == str(untrained)
 
 
-def test_a_fifo_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_a_file_is_rejected_at_once(tmp_path: Path) -> None:
     fifo = tmp_path / "last.ckpt"
     os.mkfifo(fifo)
     with pytest.raises(ContractError, match="is not a regular file"):
         checkpoint.load(fifo)
     os.mkfifo(tmp_path / "starts.jsonl")
     with pytest.raises(ContractError, match="is not a regular file"):
-        begun_with(str(tmp_path))
+        start_settings(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["result.json", "steps.jsonl", "nonfinite.json"])
@@ -124,7 +132,7 @@ def test_a_page_of_a_run_with_a_fifo_or_socket_says_what_is_missing(name: str, t
     assert any(one.file == name and "not a regular file" in one.why for one in read_run(run).missing)
 
 
-def test_a_result_that_is_a_fifo_is_refused(tmp_path: Path) -> None:
+def test_a_result_that_is_a_fifo_is_rejected(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (run / "result.json").unlink()
     os.mkfifo(run / "result.json")

@@ -9,7 +9,7 @@ from schemas.errors import ContractError
 from tests.trainer.forged_sets import DATA, HEADERS, INDEXES, forge
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.plan.run_plan import check_files
+from trainer.feed.integrity import check_files
 
 # Nothing reads these bytes.
 UNREAD = {"inc_text", "raw_length_huge", "raw_length_zero"}

@@ -78,7 +78,7 @@ def test_float16_is_obeyed_on_cpu_and_a_set_without_val_trains(make_set: Callabl
     config = replace(QUICK, dataset=str(make_set({"train": 20})), amp_level="O2", epochs=1, optimizer="sgd", lr=0.001)
     result, told = train(config)
     assert (result.best_accuracy, result.last_accuracy, result.best_epoch) == (None, None, 1)
-    assert "asked for, though float16 costs about twice on CPU" in told
+    assert "requested, though float16 costs about twice on CPU" in told
     assert Path(result.best_checkpoint).exists()
     assert (result.data_wait, result.bound) == (None, None), "one step, and that compiled"
 
@@ -111,8 +111,8 @@ def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_comman
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"profile": "5"}, "--profile 5 is no range"),
-        ({"model": "gone:make"}, r"model 'gone:make': no module 'gone' is installed or lies in"),
+        ({"profile": "5"}, "--profile 5 is not a range"),
+        ({"model": "gone:make"}, r"model 'gone:make': no module 'gone' is installed or in"),
         ({"model": "net:gone"}, "net has no function 'gone'"),
         ({"recipe": "gone:make"}, "no module 'gone'"),
         ({"init": "gone.ckpt"}, r"gone\.ckpt is neither a run folder nor a checkpoint"),

@@ -20,7 +20,7 @@ def in_a_process(body: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
-def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(name: str) -> None:
+def test_first_signal_is_recorded_whatever_the_handlers(name: str) -> None:
     done = in_a_process(
         "with StopSignals(print) as stop:\n"
         "    stop.check()\n"
@@ -28,7 +28,7 @@ def test_first_signal_is_kept_until_it_is_asked_for_whoever_takes_the_handlers(n
         f"    send(signal.{name})\n"
         "print(signal.Signals(stop.signum).name)\n"
     )
-    assert done.stdout.splitlines() == [f"{name}: stopping after this step; once more stops at once", name]
+    assert done.stdout.splitlines() == [f"{name}: stopping after this step; repeat to stop at once", name]
     assert done.returncode == 0
 
 
@@ -42,7 +42,7 @@ def test_second_signal_ends_the_process_at_once() -> None:
     assert done.returncode == 143
 
 
-def test_noted_signal_is_raised_as_an_interruption() -> None:
+def test_recorded_signal_raises_interrupted() -> None:
     stop = StopSignals()
     stop.check()
     stop.signum = signal.SIGTERM
@@ -53,21 +53,21 @@ def test_noted_signal_is_raised_as_an_interruption() -> None:
 @pytest.mark.parametrize(
     ("ranks", "way"),
     [
-        (1, "the same command with --resume goes on"),
+        (1, "resume it with the same command and --resume"),
         (
             2,
-            "a run of several ranks cannot go on where it stopped; to begin another run from these weights, "
+            "a run of several ranks cannot be resumed; to start a new run from these weights, "
             "give --init mine/last.ckpt and another --out",
         ),
     ],
 )
-def test_interruption_promises_what_the_program_can_do(ranks: int, way: str) -> None:
+def test_interrupted_names_the_way_to_resume(ranks: int, way: str) -> None:
     said = str(Interrupted(signal.SIGTERM, Path("mine/last.ckpt"), ranks))
     assert said == f"stopped by SIGTERM; the last checkpoint is mine/last.ckpt; {way}"
     assert str(Interrupted(signal.SIGTERM, None, ranks)) == "stopped by SIGTERM"
 
 
-def test_signals_are_let_through_again_afterwards() -> None:
+def test_signals_are_unblocked_afterwards() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with StopSignals():
         assert set(stop_signals()) <= signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -77,25 +77,25 @@ def run(
     """
     quieten(verbose)
     from trainer.runs.folder import RUNS
-    from trainer.runs.resume import settled
+    from trainer.runs.resume import find_run
 
     problem = directory_problem(str(RUNS)) if settings["out"] is None else None
     if problem:
         raise WrongUsage(f"--out is not given: {problem}")
     if not dry_run and (plan_cores or plan_memory):
         raise WrongUsage(f"--plan-{'cores' if plan_cores else 'memory'} is for --dry-run; a run takes what is there")
-    config = settled(RunConfig(**settings))
+    config = find_run(RunConfig(**settings))
     if dry_run:
-        from trainer.plan.dry_run import foresee
+        from trainer.plan.dry_run import plan_dry_run
 
-        foreseen = foresee(config, Path.cwd(), plan_cores, plan_memory)
-        _print(json.dumps(foreseen.to_dict()) if as_json else foreseen.text(terminal_width(sys.stdout)))
+        planned = plan_dry_run(config, Path.cwd(), plan_cores, plan_memory)
+        _print(json.dumps(planned.to_dict()) if as_json else planned.text(terminal_width(sys.stdout)))
         return
     need_temporary_folder()
     if preview is not None:
         from trainer.plan.preview import draw_preview
 
-        drawn = draw_preview(config, Path(preview))
+        drawn = draw_preview(config, Path(preview), Path.cwd())
         images = f"{many(drawn.images, 'image')} of {drawn.rows} as recipe {drawn.recipe} shows them"
         told = f"{drawn.file}: {images}; nothing trained"
         _print(json.dumps(dataclasses.asdict(drawn)) if as_json else told)
@@ -156,7 +156,7 @@ def _train(config: RunConfig, verbose: bool) -> TrainResult:
         from trainer.loop import train
 
         with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
-            return train(config, make_progress(sys.stderr, config.log_every, verbose), stop)
+            return train(config, make_progress(sys.stderr, config.log_every, verbose), stop, Path.cwd())
 
 
 def _stop_signals() -> StopSignals:
@@ -198,7 +198,7 @@ def evaluate(
         from trainer.evaluation.kept import keep_evaluation
 
         found = evaluate_checkpoint(
-            Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst
+            Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst, Path.cwd()
         )
         # Before anything is kept: a folder that cannot be written to must not cost the score.
         _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
@@ -247,7 +247,8 @@ def predict(
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
         write: Callable[[Any], None]
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
-        done = job.predict(Path(checkpoint), inputs, asked, split, top, write, settings_shower(verbose), stop.check)
+        file, home, show = Path(checkpoint), Path.cwd(), settings_shower(verbose)
+        done = job.predict(file, inputs, asked, split, top, write, show, stop.check, home)
     unread = f", {done.errors} of them could not be read" if done.errors else ""
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
@@ -287,7 +288,8 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     asked = RunConfig(dataset="", **settings)
     from trainer.evaluation.export import export_checkpoint
 
-    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, settings_shower(verbose))
+    show = settings_shower(verbose)
+    made = export_checkpoint(Path(checkpoint), model_format, out, asked.batch_size, asked, show, Path.cwd())
     if as_json:
         _print(json.dumps(dataclasses.asdict(made)))
         return
@@ -334,7 +336,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
         from trainer.cli.text import doctor_text
         from trainer.doctor.diagnose import diagnose
 
-        found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
+        found = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop, Path.cwd())
     _print(json.dumps(dataclasses.asdict(found)) if as_json else doctor_text(found))
 
 
@@ -354,7 +356,8 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
         from trainer.cli.text import bench_text
         from trainer.doctor.bench import compare
 
-        found = compare(RunConfig(**settings), against, seconds, lambda text: click.echo(text, err=True), stop)
+        config, home = RunConfig(**settings), Path.cwd()
+        found = compare(config, against, seconds, lambda text: click.echo(text, err=True), stop, home)
     _print(json.dumps(dataclasses.asdict(found)) if as_json else bench_text(found))
 
 

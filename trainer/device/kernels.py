@@ -1,8 +1,8 @@
-"""Which CPU instructions MindSpore's convolutions use: the cap that oneDNN reads when its first primitive is made.
+"""CPU instructions of MindSpore's convolutions: the cap that oneDNN reads when it creates its first primitive.
 
 oneDNN 3 (in MindSpore 2.9 and later; 2.7 and 2.8 have 2.2) prefers `jit_uni_ncsp` where AVX-512 is allowed. With the
-plain weights that MindSpore hands over, that is its reference path: 27 to 70 times slower than `gemm:jit`, which it
-takes under a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on the small model that was tried).
+plain weights that MindSpore passes, that is its reference path: 27 to 70 times slower than `gemm:jit`, which it uses
+with a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on a small model).
 """
 
 import importlib.metadata
@@ -13,24 +13,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from schemas.process.host import INSTRUCTION_SETS, instruction_set
-from trainer.decisions import Begun, Decision
+from trainer.decisions import AS_STARTED, Decision, StartSettings
 
 ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
-OURS = "TRAINER_MAX_CPU_ISA"  # what the trainer itself has set: a child must not take it for a wish of the user's
+OURS = "TRAINER_MAX_CPU_ISA"  # set by the trainer, so that a child can tell its cap from the user's
 FIRST_SLOW = (2, 9)  # MindSpore's first version with oneDNN 3
-LEVELS = tuple(INSTRUCTION_SETS)  # from the narrowest up
+LEVELS = tuple(INSTRUCTION_SETS)  # narrowest first
 AVX2, AVX512 = "AVX2", "AVX512_CORE"
 OTHER_CPU = "not x86"
-# oneDNN's further names. What they add to a level is for 8 and 16 bits; MindSpore's convolutions are float32.
+# Other names of oneDNN. They add 8- and 16-bit instructions; MindSpore's convolutions are float32.
 SYNONYMS = {"AVX2_VNNI": AVX2, "AVX2_VNNI_2": AVX2}
-NOT_KEPT = "this run began with a version that did not note its CPU kernels"
-INEXACT = "the weights will differ in the last bits from those of an undisturbed run"
+NOT_RECORDED = "this run began with a version that did not record its CPU kernels"
+INEXACT = "the weights will differ in the last bits from those of an uninterrupted run"
 
 
 @dataclass(frozen=True)
 class Processor:
-    """The facts that decide: `best` is the CPU's widest level, None when it is not x86; `variable` and `value` are the
-    cap that the user has set, empty without one; `mindspore` is the installed version, empty when not known.
+    """The CPU: `best` is its widest level, None if not x86; `variable` and `value` are the cap set by the user.
+
+    `mindspore` is the installed version. Unknown or unset values are empty.
     """
 
     best: str | None = None
@@ -40,7 +41,7 @@ class Processor:
 
     @property
     def is_slow(self) -> bool:
-        """Return True if convolutions take the reference path unless oneDNN is told otherwise."""
+        """True if convolutions use the reference path unless a cap is set."""
         return self.best == AVX512 and _has_onednn_3(self.mindspore)
 
 
@@ -51,8 +52,9 @@ def _has_onednn_3(mindspore: str) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """What is in effect: `level`, by the `cap` that the trainer sets, None where it leaves all as it is. `warning` says
-    why a resume cannot be exact, empty when nothing is in its way.
+    """The kernels in effect: their `level`, and the `cap` that the trainer sets, None to set none.
+
+    `warning` is the reason why a resume cannot be exact, or empty.
     """
 
     cap: str | None
@@ -62,7 +64,7 @@ class Kernels:
 
 
 def this_processor(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Processor:
-    """Look at the CPU, the environment and the installed MindSpore, which is not imported."""
+    """Return the CPU, its cap in `environment` and the version of MindSpore, which is not imported."""
     try:
         version = importlib.metadata.version("mindspore")
     except importlib.metadata.PackageNotFoundError:  # installed under another name
@@ -72,7 +74,7 @@ def this_processor(environment: Mapping[str, str] = os.environ, root: Path = Pat
 
 
 def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
-    # As oneDNN does it: an empty value counts as none (tried on 3.10), and 2.2 knows the older spelling only.
+    # As in oneDNN: an empty value counts as unset (measured on 3.10), and 2.2 knows the older spelling only.
     for name in (ONEDNN, DNNL) if _has_onednn_3(version) else (DNNL,):
         value = environment.get(name, "")
         if value and value != environment.get(OURS):
@@ -80,63 +82,63 @@ def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
     return ""
 
 
-def decide_kernels(processor: Processor, begun: Begun | None = None) -> Kernels:
-    """What the CPU's kernels use: what the user has set, or else what the run `begun` used, or else what is fast."""
-    chosen = _as_set(processor) or _as_begun(processor, begun) or _fast(processor)
-    return replace(chosen, warning=_difference(chosen.level, processor, begun))
+def decide_kernels(processor: Processor, start: StartSettings | None = None) -> Kernels:
+    """Return the kernels that the user has set, else those of the run to resume (`start`), else the fastest."""
+    chosen = _set_by_user(processor) or _as_started(processor, start) or _fast(processor)
+    return replace(chosen, warning=_difference(chosen.level, processor, start))
 
 
-def _as_set(processor: Processor) -> Kernels | None:
+def _set_by_user(processor: Processor) -> Kernels | None:
     if not processor.variable:
         return None
     level = _lower(processor.best, SYNONYMS.get(processor.value.upper(), processor.value.upper()))
     why = f"{processor.variable} is set"
     if processor.is_slow and level == AVX512:
-        why += f"; convolutions take oneDNN's reference path, many times slower than with {AVX2}"
+        why += f"; convolutions use oneDNN's reference path, many times slower than with {AVX2}"
     return Kernels(None, level, Decision("CPU kernels", processor.value, level, why))
 
 
 def _lower(best: str | None, value: str) -> str:
     if best is None:
         return OTHER_CPU
-    return min(best, value, key=LEVELS.index) if value in LEVELS else best  # oneDNN ignores a name that it lacks
+    return min(best, value, key=LEVELS.index) if value in LEVELS else best  # oneDNN ignores unknown names
 
 
-def _as_begun(processor: Processor, begun: Begun | None) -> Kernels | None:
-    if begun is None or begun.mindspore != processor.mindspore or begun.level not in LEVELS:
+def _as_started(processor: Processor, start: StartSettings | None) -> Kernels | None:
+    if start is None or start.mindspore != processor.mindspore or start.level not in LEVELS:
         return None
-    if begun.level == _fast(processor).level or _lower(processor.best, begun.level) != begun.level:
+    if start.level == _fast(processor).level or _lower(processor.best, start.level) != start.level:
         return None
-    decision = Decision("CPU kernels", "default", begun.level, "as this run began", notable=True)
-    return Kernels(begun.level, begun.level, decision)
+    decision = Decision("CPU kernels", "default", start.level, AS_STARTED, notable=True)
+    return Kernels(start.level, start.level, decision)
 
 
 def _fast(processor: Processor) -> Kernels:
     if processor.is_slow:
         version = processor.mindspore or "this version"
-        why = f"with AVX-512 the convolutions of MindSpore {version} take oneDNN's reference path, many times slower"
+        why = f"with AVX-512 the convolutions of MindSpore {version} use oneDNN's reference path, many times slower"
         return Kernels(AVX2, AVX2, Decision("CPU kernels", "default", AVX2, why, notable=True))
     level = processor.best or OTHER_CPU
-    why = "the CPU's widest" if processor.best else "oneDNN chooses by itself"
+    why = "the CPU's widest" if processor.best else "chosen by oneDNN"
     return Kernels(None, level, Decision("CPU kernels", "default", level, why))
 
 
-def _difference(level: str, processor: Processor, begun: Begun | None) -> str:
-    if begun is None:
+def _difference(level: str, processor: Processor, start: StartSettings | None) -> str:
+    if start is None:
         return ""
-    if begun.mindspore and processor.mindspore and begun.mindspore != processor.mindspore:
-        return f"this run began on MindSpore {begun.mindspore}, now it is {processor.mindspore}; {INEXACT}"
-    if not begun.level:
-        return f"{NOT_KEPT}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
-    if begun.level == level:
+    if start.mindspore and processor.mindspore and start.mindspore != processor.mindspore:
+        return f"this run began on MindSpore {start.mindspore}, now it is {processor.mindspore}; {INEXACT}"
+    if not start.level:
+        return f"{NOT_RECORDED}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
+    if start.level == level:
         return ""
-    if _lower(processor.best, begun.level) != begun.level:
-        return f"this run began with CPU kernels '{begun.level}', which this CPU lacks; with '{level}' {INEXACT}"
+    if _lower(processor.best, start.level) != start.level:
+        return f"this run began with CPU kernels '{start.level}', which this CPU lacks; with '{level}' {INEXACT}"
     now = f"{processor.variable}={processor.value} makes them '{level}'"
-    return f"this run began with CPU kernels '{begun.level}', but {now}; {INEXACT}, so leave the variable out"
+    return f"this run began with CPU kernels '{start.level}', but {now}; {INEXACT}, so unset the variable"
 
 
 def use_kernels(kernels: Kernels) -> None:
-    """Set the cap for this process and its children. To be called before the first operator runs: oneDNN looks once."""
+    """Set the cap for this process and its children. Call it before the first operator runs: oneDNN reads it once."""
     if kernels.cap is not None:
         os.environ.update(dict.fromkeys((ONEDNN, DNNL, OURS), kernels.cap))

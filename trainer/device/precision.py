@@ -1,26 +1,26 @@
-"""Precision of a run: mixed-precision level and loss scale, by device. Pure; the calls are made in loop.py."""
+"""Precision of a run: mixed-precision level and loss scale by device. Pure; training/assemble.py makes the calls."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from trainer.config import RunConfig
-from trainer.decisions import Call, Decision, Name, asked
+from trainer.decisions import Call, Decision, Name, requested
 from trainer.errors import WrongUsage
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 AMP_DTYPES = ("float16", "bfloat16")
 STATIC = "mindspore.amp.StaticLossScaler"
-FIRST_SCALE = 2**16  # the largest float16 is 65504, so a gradient of 1 just survives; overflow halves it at once
+FIRST_SCALE = 2**16  # a scaled gradient of 1 just overflows float16 (65504), which halves the scale
 SCALE_FACTOR = 2
-SCALE_WINDOW = 2000  # finite steps in a row before the scale doubles
-LARGEST_SCALE = 3.4e38  # of float32, in which the loss is scaled
+SCALE_WINDOW = 2000  # consecutive finite steps before the scale doubles
+LARGEST_SCALE = 3.4e38  # largest float32: the loss is scaled in float32
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The level in effect, and the calls that put it there; `scaler` is None when the loss is not scaled.
+    """The amp level in effect, and the calls that set it; `scaler` is None if the loss is not scaled.
 
-    `amp_dtype` is the name of the low type, which level O0 does not use.
+    `amp_dtype` is the name of the low-precision type; level O0 does not use it.
     """
 
     amp_level: str
@@ -31,23 +31,23 @@ class Precision:
 
     @property
     def fixed_scale(self) -> float | None:
-        """The loss scale when it is a number that does not change, None otherwise."""
+        """The loss scale if it is static, else None."""
         fixed = self.scaler is not None and self.scaler.name == STATIC
         return float(self.scaler.arguments["scale_value"]) if fixed and self.scaler is not None else None
 
     def dtype(self) -> Any:
-        """The low type as MindSpore's object."""
+        """Return the low-precision type of MindSpore."""
         return Name(f"mindspore.{self.amp_dtype}").resolve()
 
 
 def decide_precision(config: RunConfig, device: str) -> Precision:
-    """Level, type and loss scale for `device`; raises TrainerError for a loss scale that is none of the three kinds."""
+    """Return level, type and loss scale for `device`; raise TrainerError for an invalid loss scale."""
     level, why = _level(config.amp_level, device)
     dtype, dtype_why = _dtype(config.amp_dtype, level, device)
     narrow = level != "O0" and dtype == "float16"
     scale = config.loss_scale or ("dynamic" if narrow else "none")
     scaler = _scaler(scale)
-    scale_why = "asked for" if config.loss_scale else _scale_why(level, dtype)
+    scale_why = "requested" if config.loss_scale else _scale_why(level, dtype)
     low_type = {} if dtype == "float16" or level == "O0" else {"dtype": Name(f"mindspore.{dtype}")}
     shown = "float32" if level == "O0" else dtype
     return Precision(
@@ -56,9 +56,9 @@ def decide_precision(config: RunConfig, device: str) -> Precision:
         amp=Call("mindspore.amp.auto_mixed_precision", {"amp_level": level, **low_type}),
         scaler=scaler,
         decisions=(
-            Decision("amp level", asked(config.amp_level), level, why),
-            Decision("amp dtype", asked(config.amp_dtype), shown, dtype_why),
-            Decision("loss scale", asked(config.loss_scale), scale, scale_why),
+            Decision("amp level", requested(config.amp_level), level, why),
+            Decision("amp dtype", requested(config.amp_dtype), shown, dtype_why),
+            Decision("loss scale", requested(config.loss_scale), scale, scale_why),
         ),
     )
 
@@ -67,20 +67,20 @@ def _level(level: str | None, device: str) -> tuple[str, str]:
     if level is not None:
         norms = "; norm layers too" if level == "O3" else ""
         slow = ", though float16 costs about twice on CPU" if device == "CPU" and level != "O0" else ""
-        return level, f"asked for{norms}{slow}"
+        return level, f"requested{norms}{slow}"
     if device == "CPU":
         return "O0", "float16 costs about twice on CPU"
-    return "O2", "half precision on the matrix units; norm layers stay float32"
+    return "O2", "float16 on the matrix units; norm layers stay float32"
 
 
 def _dtype(dtype: str | None, level: str, device: str) -> tuple[str, str]:
     if level == "O0":
         return dtype or "float16", "level O0 lowers nothing"
     if device == "CPU" and dtype == "bfloat16":
-        return "float16", "MindSpore has no bfloat16 kernels for CPU, so it is float16 here"
+        return "float16", "MindSpore has no bfloat16 kernels for CPU"
     if dtype == "bfloat16":
-        return dtype, "asked for; Atlas A2 and later have it"
-    return "float16", "the range is kept by the loss scale"
+        return dtype, "requested; needs Atlas A2 or later"
+    return "float16", "the loss scale keeps gradients in range"
 
 
 def _scale_why(level: str, dtype: str) -> str:
@@ -88,7 +88,9 @@ def _scale_why(level: str, dtype: str) -> str:
         return "float32 gradients do not underflow"
     if dtype == "bfloat16":
         return "bfloat16 has the range of float32"
-    return f"float16 gradients underflow; {FIRST_SCALE} at first, halved on overflow, doubled in {SCALE_WINDOW} steps"
+    return (
+        f"float16 gradients underflow; {FIRST_SCALE} at first, halved on overflow, doubled after {SCALE_WINDOW} steps"
+    )
 
 
 def _scaler(scale: str) -> Call | None:
@@ -107,14 +109,14 @@ def _static(scale: str) -> float:
         value = 0.0
     if not 1.0 <= value <= LARGEST_SCALE:
         raise WrongUsage(
-            f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number from 1 to {LARGEST_SCALE:g}, which is as "
-            "large as float32 goes"
+            f"loss scale '{scale}' is neither 'none', 'dynamic' nor a number from 1 to {LARGEST_SCALE:g} (the "
+            "largest float32)"
         )
     return value
 
 
 def overflow_advice(fixed_scale: float | None) -> str:
-    """What to try when updates are skipped because gradients overflow; `fixed_scale` is None for a dynamic scale."""
+    """Return advice for updates skipped by overflows; `fixed_scale` is None for a dynamic scale."""
     if fixed_scale is None:
         return "the scale was halved each time; try a lower --lr, more warm-up or --amp-level O0"
     if fixed_scale == 1.0:

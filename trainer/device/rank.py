@@ -1,47 +1,47 @@
-"""Which of several processes this one is, and the notes that a rank leaves to the launcher. Quick to import."""
+"""The rank of this process, and the messages that a rank leaves for the launcher. Quick to import."""
 
 import json
 import os
 from pathlib import Path
 
-FOLDER = "TRAINER_RANKS"  # the environment variable that names the launcher's folder of notes and logs
+FOLDER = "TRAINER_RANKS"  # environment variable with the launcher's folder for messages and logs
 WORKER, SCHEDULER = "MS_WORKER", "MS_SCHED"
 
 
 def role() -> str | None:
-    """What msrun has started this process as: MS_WORKER, MS_SCHED, or None when it was not msrun."""
+    """Return the role set by msrun: MS_WORKER, MS_SCHED, or None without msrun."""
     return os.environ.get("MS_ROLE")
 
 
 def under_msrun() -> bool:
-    """Whether this process is one of several, whoever has called msrun."""
+    """Return True if msrun started this process."""
     return role() is not None
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0, which alone writes and speaks."""
+    """Return True for rank 0, which alone writes files and prints."""
     return os.environ.get("MS_NODE_ID", "0") == "0"
 
 
 def launched() -> bool:
-    """Whether this process is a rank that `launch` has started: its terminal is the launcher's."""
+    """Return True if cli/launch.py started this process: the launcher owns the terminal."""
     return FOLDER in os.environ and under_msrun()
 
 
 def note_result(text: str, run: str) -> None:
-    """Leave the result of rank 0, and the run's folder, to the launcher."""
+    """Pass the result of rank 0 and the run folder to the launcher."""
     note("result", json.dumps({"text": text, "run": run}))
 
 
 def note_end(code: int) -> None:
-    """Leave the exit code to the launcher; the last thing a rank does. Without a launcher it does nothing."""
+    """Pass the exit code to the launcher, if there is one; the last action of a rank."""
     if launched() and role() == WORKER:
         note("end", str(code))
 
 
 def note(kind: str, text: str) -> None:
-    """Leave a note, whole or not at all."""
+    """Write a message for the launcher atomically."""
     path = Path(os.environ[FOLDER], f"{kind}_{os.environ.get('MS_NODE_ID', '0')}")
-    parts = path.with_name(f".{path.name}")
-    parts.write_text(text)
-    os.replace(parts, path)
+    partial = path.with_name(f".{path.name}")
+    partial.write_text(text)
+    os.replace(partial, path)

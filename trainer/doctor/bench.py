@@ -13,16 +13,16 @@ from mindspore.dataset import vision
 
 from schemas.counting import many
 from trainer.config import RunConfig
-from trainer.device.context import apply, this_machine
+from trainer.device.context import this_machine
 from trainer.doctor.class_folders import ENDINGS, ClassImages, as_links, class_images
 from trainer.doctor.samples import MOST_BYTES, Row, as_files, as_set, refused_files, some_rows
 from trainer.doctor.session import Session
 from trainer.doctor.stages import Measured, Stage, feeding, pipeline_part, summed_up
-from trainer.errors import TrainerError, WrongUsage
+from trainer.errors import TrainerError, WrongUsage, first_line
 from trainer.feed.picture import plain_picture
-from trainer.feed.pipeline import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe
-from trainer.plan.run_plan import RunPlan, check_files, plan_run
-from trainer.runs.folder import scratch
+from trainer.feed.pipeline import batched, train_transforms
+from trainer.plan.prepare import check_data, prepared
+from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
 
 SHARDS, FILES, PYTHON = "MindDataset", "ImageFolderDataset", "GeneratorDataset"
@@ -73,28 +73,29 @@ class Pictures:
 
 
 def compare(
-    config: RunConfig, images: Path | None, seconds: float, tell: Callable[[str], None], stop: StopSignals
+    config: RunConfig,
+    images: Path | None,
+    seconds: float,
+    tell: Callable[[str], None],
+    stop: StopSignals,
+    home: Path = Path(),
 ) -> Comparison:
     """Measure three sources of the run's batches for about so many seconds. `images` has class folders (or a folder
     train with them); None: a sample of the set is written as files, and as a set of its own. Nothing is kept.
 
-    Raises TrainerError and ContractError as a run would, Interrupted after a signal.
+    `home` is as in RunPlan. Raises TrainerError and ContractError as a run would, Interrupted after a signal.
     """
     images = None if images is None else images.resolve()
-    home = Path.cwd()
-    plan = plan_run(replace(config, device="CPU"), this_machine("CPU"))
-    check_files(plan.folder, plan.dataset, "train", config.full_check)
-    check_labels(plan.folder, plan.dataset, "train")
-    with scratch(None), pipeline_errors(plan.folder):
-        apply(plan.effect)
-        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
-        session = Session(plan, home, seconds, stop, tell)
+    plan = plan_run(replace(config, device="CPU"), this_machine("CPU"), home=home)
+    check_data(plan, ("train",))
+    with prepared(plan) as scratch:
+        session = Session(plan, scratch, seconds, stop, tell)
         if images is None:
-            source, folder = _sampled(plan, tell)
+            source, folder = _sampled(session)
             found = class_images(folder)
         else:
             source = plan
-            folder, found = given_images(plan, images, tell)
+            folder, found = given_images(plan, images, scratch, tell)
         if len(found.files) < LEAST_BATCHES * config.batch_size:
             skipped = f" (skipped: {found.skipped_text()})" if found.skipped else ""
             raise TrainerError(
@@ -139,11 +140,12 @@ def _compare(
     )
 
 
-def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
+def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
     """Return the images in class folders of `images`, or of its folder train, and a folder for ImageFolderDataset.
 
     Files that the set has refused are left out: one of them would end the measurement. Where ImageFolderDataset would
-    read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links.
+    read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links in
+    `scratch`.
     """
     if not images.is_dir():
         raise WrongUsage(f"--against {images} is not a folder; give the images that the set was sharded from")
@@ -153,18 +155,19 @@ def given_images(plan: RunPlan, images: Path, tell: Callable[[str], None]) -> tu
         tell(f"skipped in {folder}: {found.skipped_text()}")
     if found.is_plain:
         return folder, found
-    links = Path.cwd() / "files"
+    links = scratch / "files"
     as_links(found, links)
     return links, found
 
 
-def _sampled(plan: RunPlan, tell: Callable[[str], None]) -> tuple[RunPlan, Path]:
+def _sampled(session: Session) -> tuple[RunPlan, Path]:
+    plan = session.plan
     rows: list[Row] = some_rows(plan, SAMPLE_ROWS)
     share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
-    tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
-    folder = Path.cwd() / "files"
+    session.tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
+    folder = session.scratch / "files"
     as_files(rows, folder)
-    return as_set(rows, Path.cwd() / "shards", plan), folder
+    return as_set(rows, session.scratch / "shards", plan), folder
 
 
 def _from_folder(plan: RunPlan, folder: Path) -> Any:
@@ -223,6 +226,6 @@ def _errors_of(folder: Path, source: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise TrainerError(
-            f"{source} failed on {folder}: {cause(error)}; one file that does not decode ends such a pipeline, so "
+            f"{source} failed on {folder}: {first_line(error)}; one file that does not decode ends such a pipeline, so "
             "leave --against out to compare on rows of the set"
         ) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from schemas.process.host import max_open_files, usable_cores, usable_memory
 from trainer.config import RunConfig
-from trainer.device.context import apply, this_machine
+from trainer.device.context import this_machine
 from trainer.device.rank import under_msrun
 from trainer.doctor.advice import Advice, conclude
 from trainer.doctor.convolution import Convolutions, is_reference, look_at_convolutions
@@ -48,10 +48,10 @@ from trainer.doctor.trials import Trials
 from trainer.doctor.verdict import FAR, Rates, Verdict, far_off, judge
 from trainer.errors import TrainerError
 from trainer.feed.mixing import mixes
-from trainer.feed.pipeline import check_labels, pipeline_errors, train_transforms, try_recipe
+from trainer.feed.pipeline import train_transforms
 from trainer.feed.threads import OTHER_FILES, READING
-from trainer.plan.run_plan import RunPlan, check_files, plan_run
-from trainer.runs.folder import scratch
+from trainer.plan.prepare import check_data, prepared
+from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
 from trainer.training.meter import COMPUTE, FEED
 
@@ -99,32 +99,33 @@ class Diagnosis:
     convolutions: Convolutions | None = None
 
 
-def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals) -> Diagnosis:
+def diagnose(
+    config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals, home: Path = Path()
+) -> Diagnosis:
     """Measure the run that `config` describes for about so many seconds, and judge it. Nothing is kept of it.
+
+    `home` is as in RunPlan.
 
     Raises TrainerError and ContractError as a run would, Interrupted after a signal.
     """
     if under_msrun():
         raise TrainerError("doctor measures one process: start it without msrun, with the --batch-size of one rank")
-    home, load = Path.cwd(), os.getloadavg()[0]
-    plan = plan_run(config, this_machine(config.device))
+    load = os.getloadavg()[0]
+    plan = plan_run(config, this_machine(config.device), home=home)
     tell(f"checking {plan.folder}")
-    check_files(plan.folder, plan.dataset, "train", config.full_check)
-    check_labels(plan.folder, plan.dataset, "train")
-    with scratch(None), pipeline_errors(plan.folder):
-        apply(plan.effect)
-        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
+    check_data(plan, ("train",))
+    with prepared(plan) as scratch:
         stop.check()
         kernels = plan.effect.kernels
         convolutions = None if kernels is None else look_at_convolutions(kernels)
         stop.check()
-        return replace(examine(Session(plan, home, seconds, stop, tell, vary_order=True), convolutions), load=load)
+        return replace(examine(Session(plan, scratch, seconds, stop, tell, vary_order=True), convolutions), load=load)
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
     """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
     session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
-    trainee = CompiledStep(session.plan, session.home)
+    trainee = CompiledStep(session.plan)
     rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     found = _measure(session, trainee, rows)
     verdict = found.verdict

@@ -19,14 +19,14 @@ SEEDS = 2**31  # MindSpore's own are below that
 
 @dataclass
 class Session:
-    """A plan, the folder that the user stands in, so many seconds, and whom to tell.
+    """A plan, a scratch folder, the seconds to spend, and a callback for progress messages.
 
     With `vary_order` each turn reads the rows in an order of its own. Otherwise all turns begin with the same rows,
     which the cache holds after the first: a slow storage would not be noticed.
     """
 
     plan: RunPlan
-    home: Path
+    scratch: Path
     seconds: float
     stop: StopSignals
     tell: Callable[[str], None]
@@ -63,5 +63,7 @@ class Session:
     def planned(self, **changes: Any) -> RunPlan:
         """The plan with other flags; raises TrainerError when they do not go together."""
         return plan_run(
-            replace(self.plan.config, dataset=str(self.plan.folder), **changes), this_machine(self.plan.effect.device)
+            replace(self.plan.config, dataset=str(self.plan.folder), **changes),
+            this_machine(self.plan.effect.device),
+            home=self.plan.home,
         )

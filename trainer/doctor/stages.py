@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mindspore.dataset import vision
@@ -245,16 +244,15 @@ def endless(batches: Any) -> Iterator[Any]:
 class CompiledStep:
     """The training step of a plan, built when it is first asked for, and one batch that stays in memory."""
 
-    def __init__(self, plan: RunPlan, home: Path) -> None:
+    def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.home = home
         self.compile_s = 0.0  # of the first step, with the building of the network
 
     @functools.cached_property
     def step(self) -> TrainStep:
         """The step, ready to train."""
         rates = [STILL * self.plan.lr] * UPDATES
-        _, step = network_and_step(self.plan, rates, self.home, lambda said: None)
+        _, step = network_and_step(self.plan, rates, lambda said: None)
         step.set_train(True)
         return step
 

@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from schemas.counting import many
@@ -16,7 +15,7 @@ from trainer.doctor.session import Session
 from trainer.doctor.stages import CompiledStep, Measurement, Stage, feeding, loop_part, pipeline_part, step_part
 from trainer.doctor.storage import forget
 from trainer.doctor.verdict import Rates
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, first_line
 from trainer.plan.run_plan import RunPlan
 
 FIRST_ROUNDS = 0.6  # of a trial's time; the rest is for more rounds of what they leave uncertain
@@ -69,16 +68,16 @@ class Trials:
             return
         session.tell(f"trying {remedy.flags} on {many(len(rows), 'row')}")
         began = session.clock()
-        as_they_are = as_set(rows, Path.cwd() / "as_they_are", session.plan)
+        as_they_are = as_set(rows, session.scratch / "as_they_are", session.plan)
         small = shrunk(rows, remedy.resize, session.plan, session.stop.check)
-        resized = as_set(small, Path.cwd() / "resized", session.plan)
+        resized = as_set(small, session.scratch / "resized", session.plan)
         own, other = pipeline_part("own", as_they_are, _repeated), pipeline_part(remedy.flags, resized, _repeated)
         self._weigh("feed", own, [other], [remedy], seconds - (session.clock() - began))
         self._loops[remedy.flags] = partial(loop_part, remedy.flags, resized, self.trainee, _repeated)
 
     def copy(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
         """Try the feed on a copy of some rows in the temporary folder, read from its disk at first."""
-        session, folder = self.session, Path.cwd()
+        session, folder = self.session, self.session.scratch
         if folder.stat().st_dev == session.plan.folder.stat().st_dev:
             self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another)")
             return
@@ -110,10 +109,10 @@ class Trials:
             session.tell(f"trying {remedy.flags}")
             left = (until - began) / (len(remedies) - place)
             try:
-                other = CompiledStep(session.planned(**remedy.changes), session.home)
+                other = CompiledStep(session.planned(**remedy.changes))
                 other.compile()
             except FAILURES as error:
-                self.failed[remedy.flags] = _first_line(error)
+                self.failed[remedy.flags] = first_line(error)
                 continue
             session.stop.check()
             own, part = step_part("own", self.trainee), step_part(remedy.flags, other)
@@ -178,7 +177,3 @@ def _cpu_per_image(turns: Sequence[Measurement]) -> float:
 
 def _repeated(plan: RunPlan) -> Any:
     return feeding(plan).repeat(REPEATS)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

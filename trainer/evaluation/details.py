@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from schemas.storage.files import write_whole
 from trainer.errors import disk_error
+from trainer.runs.folder import CLASSES, CONFUSION, EVALUATION, PICTURES, WORST
 
 TOP = 5
-REPORT, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"
-PICTURES = "worst"  # a folder of small pictures of the worst rows
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def write_report(folder: Path, found: Any) -> None:
     lists = {"classes": [vars(one) for one in found.classes], "worst": [vars(one) for one in found.worst]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / REPORT, json.dumps(vars(found) | lists, indent=1) + "\n")
+        write_whole(folder / EVALUATION, json.dumps(vars(found) | lists, indent=1) + "\n")
         _table(folder / CLASSES, list(ClassScore.__dataclass_fields__), (asdict(one).values() for one in found.classes))
         counts = ([name, *row] for name, row in zip(names, found.confusion, strict=True))
         _table(folder / CONFUSION, ["label \\ predicted", *names], counts)

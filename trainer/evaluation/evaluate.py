@@ -11,8 +11,9 @@ from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
-from trainer.feed.pipeline import check_batch, check_labels, keyed_batches, pipeline_errors
-from trainer.plan.run_plan import check_files, demand
+from trainer.feed.integrity import check_split
+from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
+from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
@@ -52,20 +53,20 @@ def evaluate_checkpoint(
     show: Show,
     each_batch: Callable[[], None],
     keep: int = 20,
+    home: Path = Path(),
 ) -> Evaluation:
     """Score a checkpoint, or a run's best one, on a split of a sealed dataset; `keep` of the worst rows are named.
 
-    `asked` carries device settings only; model, recipe and pixels are the checkpoint's. Raises TrainerError, or
-    ContractError when the data is damaged or has other classes.
+    `asked` carries device settings only; model, recipe and pixels are the checkpoint's; `home` is as in RunPlan.
+    Raises TrainerError, or ContractError when the data is damaged or has other classes.
     """
-    file, folder = checkpoint.find(path).resolve(), folder.resolve()
+    file, folder, home = checkpoint.find(path).resolve(), folder.resolve(), home.resolve()
     dataset = open_split(folder, split, asked.full_check)
     needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
-    effect, home = in_effect(asked, show, needs), Path.cwd()
+    effect = in_effect(asked, show, needs)
     with scratch(None), pipeline_errors(folder):
         ready = restore(file, home, effect)
         check_classes(ready.meta, dataset, file, folder)
-        check_labels(folder, dataset, split)
         details = _examine(ready, dataset, folder, split, asked.batch_size, keep, each_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
@@ -91,13 +92,11 @@ def evaluate_checkpoint(
 
 
 def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
-    """The sealed dataset, once the split's files are known to be those that were sealed. Raises TrainerError for a
-    split without rows, ContractError for damage.
-    """
+    """Return the dataset after checking a split. Raise TrainerError if it has no rows, ContractError if damaged."""
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
-    check_files(folder, dataset, split, full=full_check)
+    check_split(folder, dataset, split, full_check)
     return dataset
 
 

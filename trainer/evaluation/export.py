@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from schemas.storage.files import sync, write_whole
 from trainer.config import RunConfig
 from trainer.device.context import check_export
-from trainer.errors import TrainerError, disk_error, disk_error_behind
+from trainer.errors import TrainerError, disk_error, first_line, raise_disk_error
 from trainer.evaluation.onnx_cells import prepare_for_onnx
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.runs import checkpoint
@@ -47,27 +47,33 @@ class Exported:
 
 
 def export_checkpoint(
-    path: Path, model_format: str, out: Path | None, batch_size: int, asked: RunConfig, show: Show
+    path: Path,
+    model_format: str,
+    out: Path | None,
+    batch_size: int,
+    asked: RunConfig,
+    show: Show,
+    home: Path = Path(),
 ) -> Exported:
     """Write the checkpoint (a run's best) as `model_format`, one of mindir, onnx, air; `out` None means beside it.
 
     The model takes float32 (batch_size, 3, S, S), RGB, normalised as the JSON says, and gives logits. Raises
     TrainerError when MindSpore cannot write it so, or when its outputs are not the checkpoint's; then nothing is left.
     """
-    file, home = checkpoint.find(path).resolve(), Path.cwd()
+    file, home = checkpoint.find(path).resolve(), home.resolve()
     effect = in_effect(asked, show)
     check_export(model_format, effect.device)
     target = (file.with_suffix(f".{model_format}") if out is None else out).absolute()
     if not target.parent.is_dir():
         raise TrainerError(f"{target.parent} is not a folder; give --out a file in one that is there")
-    with scratch(None):
+    with scratch(None) as folder:
         ready = restore(file, home, effect)
         size = ready.meta.pixels.size
         shape = (batch_size, 3, size, size)
         # Normal noise is what normalised pixels look like to a network; the seed makes a failure repeatable.
         images = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
         expected = ready.logits(images, batch_size)
-        written = _write(ready, images, model_format)
+        written = _write(ready, images, model_format, folder)
         difference, note = CHECKS[model_format](written, images, expected)
         level = effect.precision.amp_level
         allowed = TOLERANCE.get(level, FLOAT16_TOLERANCE) * max(float(np.abs(expected).max()), 1.0)
@@ -89,20 +95,20 @@ def export_checkpoint(
     return made
 
 
-def _write(ready: LoadedModel, images: NDArray[np.float32], model_format: str) -> Path:
+def _write(ready: LoadedModel, images: NDArray[np.float32], model_format: str, folder: Path) -> Path:
     if model_format == "onnx":
         prepare_for_onnx(ready.network)
     try:
-        mindspore.export(ready.network, Tensor(images), file_name="model", file_format=model_format.upper())
+        mindspore.export(
+            ready.network, Tensor(images), file_name=str(folder / "model"), file_format=model_format.upper()
+        )
     except (RuntimeError, ValueError, TypeError) as error:
-        if (behind := disk_error_behind(error)) is not None:
-            raise behind from None
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise_disk_error(error)
         raise TrainerError(
-            f"MindSpore cannot write {ready.meta.config.model} as {model_format}: {first}"
+            f"MindSpore cannot write {ready.meta.config.model} as {model_format}: {first_line(error)}"
             + ("" if model_format == "mindir" else "; use --format mindir")
         ) from None
-    written = Path(f"model.{model_format}").absolute()
+    written = folder / f"model.{model_format}"
     if not written.is_file():
         raise TrainerError(f"MindSpore split the model, which is too large for one {model_format} file")
     return written

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from schemas.dataset import load_dataset
 from trainer.errors import TrainerError, disk_error
-from trainer.evaluation.details import PICTURES, picture_name, write_report
+from trainer.evaluation.details import picture_name, write_report
 from trainer.evaluation.evaluate import Evaluation
 from trainer.feed.picture import Unreadable, thumbnail
 from trainer.feed.pipeline import encoded_at
-from trainer.runs.folder import EVALUATIONS, holds_run, scratch
+from trainer.runs.folder import EVALUATIONS, PICTURES, holds_run, scratch
 
 SIDE = 320  # pixels: about 20 KB each
 MOST = 200  # pictures, however many rows --worst names

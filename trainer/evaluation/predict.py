@@ -22,7 +22,7 @@ from trainer.evaluation.details import log_softmax
 from trainer.evaluation.evaluate import check_classes, open_split
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.image_file import read_file
-from trainer.feed.image_files import PassedOver, find_files
+from trainer.feed.image_files import Skipped, find_files
 from trainer.feed.mixing import scaled
 from trainer.feed.picture import NotAnImage, Unreadable, read_picture
 from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
@@ -53,7 +53,7 @@ class Predicted:
     images: int
     errors: int
     not_images: int = 0
-    passed_over: PassedOver = field(default_factory=PassedOver)
+    passed_over: Skipped = field(default_factory=Skipped)
 
 
 def predict(
@@ -65,20 +65,21 @@ def predict(
     write: Callable[[Prediction], None],
     show: Show,
     each_batch: Callable[[], None],
+    home: Path = Path(),
 ) -> Predicted:
     """Give `write` the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
-    `asked` carries the device settings and the batch size. Raises TrainerError for inputs that are not there,
-    ContractError for a damaged checkpoint or set; a file that cannot be read is a row with its error. Folders that
-    cannot be listed and folders behind links have no row: they are named in what is returned.
+    `asked` carries the device settings and the batch size; `home` is as in RunPlan. Raises TrainerError for inputs
+    that are not there, ContractError for a damaged checkpoint or set; a file that cannot be read is a row with
+    its error. Folders that cannot be listed and folders behind links have no row: they are named in the result.
     """
     file = checkpoint.find(path).resolve()
     sealed = is_sealed(inputs)
     inputs = [Path(os.path.abspath(each)) if sealed else each for each in inputs]
     dataset = open_split(inputs[0], split, asked.full_check) if sealed else None
-    found_files, passed_over = ([], PassedOver()) if sealed else find_files(inputs)
+    found_files, passed_over = ([], Skipped()) if sealed else find_files(inputs)
     files = [(name, Path(os.path.abspath(name))) for name in found_files]
-    effect, home = in_effect(asked, show), Path.cwd()
+    effect, home = in_effect(asked, show), home.resolve()
     with scratch(None):
         ready = restore(file, home, effect)
         if dataset is not None:

@@ -20,7 +20,7 @@ from trainer.runs import checkpoint
 from trainer.training.validation import padded_logits
 
 # Settings that have no effect outside of training.
-TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit level", "ranks")
+TRAINING_ONLY = ("loss scale", "sink", "sink size", "callbacks", "graph kernel", "jit level", "ranks")
 
 Show = Callable[[tuple[Decision, ...]], None]
 

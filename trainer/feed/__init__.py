@@ -1,1 +1,1 @@
-"""The data pipeline: a sealed set, checked, to batches. Does the feed keep up?"""
+"""The data pipeline: from a sealed dataset to batches."""

@@ -1,4 +1,4 @@
-"""Finds the image files that a user means by files and folders, and says what it passes over."""
+"""Find image files in files and folders, and record what is skipped."""
 
 import os
 import stat
@@ -15,11 +15,11 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class PassedOver:
-    """What lies in the folders given and is not looked at.
+class Skipped:
+    """The skipped content of folders.
 
     `closed` are folders that could not be listed, with the error; `links` are links to folders; `system` counts hidden
-    files and those of the system by the rule that says so.
+    and system files per rule.
     """
 
     closed: tuple[tuple[str, OSError], ...] = ()
@@ -27,36 +27,37 @@ class PassedOver:
     system: Counter[str] = field(default_factory=Counter)
 
     def check(self) -> None:
-        """Raise Unlisted when folders could not be listed, Busy where waiting may help."""
+        """Raise Unlisted if folders could not be listed, Busy if that may be temporary."""
         if not self.closed:
             return
         named = _some([f"'{folder}' ({error.strerror or error})" for folder, error in self.closed])
         raise _kind(*(error for _, error in self.closed))(
-            f"{_count(len(self.closed), 'folder')} could not be listed, so the files in them have no row: {named}; let "
-            "this user read them, and run the same command again"
+            f"{_count(len(self.closed), 'folder')} could not be listed, so their files have no row: {named}; give "
+            "this user read access, and run the same command again"
         )
 
     def lines(self) -> list[str]:
-        """What a person should know of the rest, a sentence each; hidden files are none of it."""
-        told = []
+        """Return one message per kind of skipped content, except hidden files."""
+        messages = []
         if self.links:
             named = _some([f"'{folder}'" for folder in self.links])
-            told.append(
+            messages.append(
                 f"links to folders are not followed, so their files have no row: {_count(len(self.links), 'link')}, "
-                f"{named}; a link that is given as INPUT is followed"
+                f"{named}; give a link as INPUT to follow it"
             )
         known = {rule: count for rule, count in self.system.items() if rule not in ("hidden", "appledouble")}
         if known:
             kinds = ", ".join(f"{count:,} {rule}" for rule, count in sorted(known.items()))
-            told.append(f"files and folders of systems are passed over: {kinds}")
-        return told
+            messages.append(f"system files and folders are skipped: {kinds}")
+        return messages
 
 
-def find_files(inputs: Iterable[Path]) -> tuple[list[Path], PassedOver]:
-    """The files meant, and what was passed over: those named, and in folders all but hidden and system ones, by path.
+def find_files(inputs: Iterable[Path]) -> tuple[list[Path], Skipped]:
+    """Return the given files and those in the given folders, sorted, without hidden and system files; and what was
+    skipped.
 
-    Raises TrainerError when an input is not there or no file is found, Unlisted or Busy when that is because folders or
-    an input itself cannot be looked into.
+    Raise WrongUsage if an input does not exist, TrainerError if there is no file, Unlisted or Busy if there is none
+    because an input or a folder cannot be read.
     """
     inputs = list(inputs)
     files: list[Path] = []
@@ -68,21 +69,21 @@ def find_files(inputs: Iterable[Path]) -> tuple[list[Path], PassedOver]:
             files += sorted(_inside(each, closed, links, system))
         else:
             files.append(each)
-    passed_over = PassedOver(tuple(closed), tuple(sorted(links)), system)
+    skipped = Skipped(tuple(closed), tuple(sorted(links)), system)
     if not files:
-        passed_over.check()
-        why = "".join(f"; {line}" for line in passed_over.lines())
+        skipped.check()
+        why = "".join(f"; {line}" for line in skipped.lines())
         raise TrainerError(f"no files in {', '.join(map(str, inputs))}{why}")
-    return files, passed_over
+    return files, skipped
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise WrongUsage(f"{path} is not there; give image files, a folder of them, or a sealed dataset") from None
+        raise WrongUsage(f"{path} does not exist; give image files, a folder of them, or a sealed dataset") from None
     except OSError as error:
-        raise _kind(error)(f"cannot look at {path}: {error.strerror or error}") from None
+        raise _kind(error)(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _kind(*errors: OSError) -> type[TrainerError]:
@@ -93,14 +94,14 @@ def _inside(folder: Path, closed: list[tuple[str, OSError]], links: list[str], s
     def note_closed(error: OSError) -> None:
         closed.append((str(error.filename or folder), error))
 
-    for place, folders, names in os.walk(folder, onerror=note_closed):
+    for parent, folders, names in os.walk(folder, onerror=note_closed):
         kept = []
         for name in folders:
             rule = system_rule(name, is_folder=True)
             if rule:
                 system[rule] += 1
-            elif os.path.islink(os.path.join(place, name)):
-                links.append(os.path.join(place, name))
+            elif os.path.islink(os.path.join(parent, name)):
+                links.append(os.path.join(parent, name))
             else:
                 kept.append(name)
         folders[:] = sorted(kept)
@@ -109,7 +110,7 @@ def _inside(folder: Path, closed: list[tuple[str, OSError]], links: list[str], s
             if rule:
                 system[rule] += 1
             else:
-                yield Path(place, name)
+                yield Path(parent, name)
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,9 +1,8 @@
-"""The pipeline after a recipe's transforms: erasing, scale, and what mixes the images of a batch.
+"""The pipeline after a recipe's transforms: normalisation, erasing, mixup and cutmix.
 
-Erasing is C++ as the recipes are: vision.RandomErasing runs in Python, so squares of CutOut take its place. Mixing is
-NumPy on whole batches: MixUpBatch ends the run with an error once in 200 batches at alpha 0.2 and in 20 at 0.1,
-CutMixBatch draws the same whatever its alpha, and both cost twice as much (1.0 and 1.3 ms a 224-pixel image against
-0.5 and 0.0; measured on 2.10).
+Erasing uses CutOut, which runs in C++; vision.RandomErasing runs in Python. Mixing is NumPy on whole batches:
+MixUpBatch fails once in 200 batches at alpha 0.2 and once in 20 at 0.1, CutMixBatch ignores its alpha, and both are
+slower (1.0 and 1.3 ms per 224-pixel image against 0.5 and 0.0; measured on 2.10).
 """
 
 from dataclasses import dataclass
@@ -12,22 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.feed.augment import Transforms
 from trainer.feed.recipes import Recipe, Rgb
 
 Pixels = NDArray[np.float32]
 
-ERASED_AREAS = (0.02, 0.05, 0.1, 0.2, 0.33)  # shares of an image, one of which is drawn; random erasing's own range
+ERASED_AREAS = (0.02, 0.05, 0.1, 0.2, 0.33)  # shares of an image, drawn at random; the range of random erasing
 
 
-def scaled(transforms: list[Any], mean: Rgb, std: Rgb) -> list[Any]:
-    """Append what every recipe ends with: normalise channel by channel, and float32 CHW."""
+def scaled(transforms: Transforms, mean: Rgb, std: Rgb) -> Transforms:
+    """Append the normalisation per channel and the conversion to float32 CHW."""
     from mindspore.dataset import vision
 
     return [*transforms, vision.Normalize(mean=mean, std=std), vision.HWC2CHW()]
 
 
-def scaled_and_erased(transforms: list[Any], mean: Rgb, std: Rgb, size: int, probability: float) -> list[Any]:
-    """As `scaled`; with this probability a square of 2 to 33 % of an image becomes the mean colour. 0 is off."""
+def scaled_and_erased(transforms: Transforms, mean: Rgb, std: Rgb, size: int, probability: float) -> Transforms:
+    """Append as `scaled`; with this probability fill a square of 2 to 33 % of an image with the mean colour."""
     from mindspore.dataset import vision
     from mindspore.dataset.transforms import RandomApply, RandomChoice
 
@@ -35,20 +35,20 @@ def scaled_and_erased(transforms: list[Any], mean: Rgb, std: Rgb, size: int, pro
     if not probability:
         return [*rest, last]
     squares = [vision.CutOut(max(1, round(size * area**0.5))) for area in ERASED_AREAS]
-    # Between Normalize and HWC2CHW, where the 0 that CutOut puts in is the mean colour.
+    # After Normalize, where the 0 that CutOut writes is the mean colour.
     return [*rest, RandomApply([RandomChoice(squares)], probability), last]
 
 
 def mixes(recipe: Recipe) -> bool:
-    """Whether training batches carry soft labels."""
+    """Return True if training batches have soft labels."""
     return bool(recipe.mixup or recipe.cutmix)
 
 
 @dataclass(frozen=True)
 class Mixer:
-    """The function that batches rows and mixes each with its mirror in the batch, which the shuffling made a stranger.
+    """Batch N rows, and mix row i with row N - 1 - i.
 
-    What is drawn depends on seed, epoch and batch alone, so a resumed run mixes as an undisturbed one.
+    Random numbers depend on seed, epoch and batch only, so a resumed run mixes like an uninterrupted one.
     """
 
     classes: int
@@ -57,13 +57,13 @@ class Mixer:
     seed: int
 
     def __call__(self, images: list[Pixels], labels: list[Any], info: Any) -> tuple[list[Pixels], list[Pixels]]:
-        """In the form of MindSpore's per_batch_map: rows of a batch to rows of a batch."""
+        """Mix a batch, given and returned as rows: the interface of MindSpore's per_batch_map."""
         draw = np.random.default_rng((self.seed, info.get_epoch_num(), info.get_batch_num()))
         mixed = self.mix(np.stack(images), np.array(labels).reshape(-1), draw)
         return list(mixed[0]), list(mixed[1])
 
     def mix(self, images: Pixels, labels: NDArray[Any], draw: np.random.Generator) -> tuple[Pixels, Pixels]:
-        """Mix float32 (N, C, H, W), which it may change, and int (N,), which become float32 (N, classes)."""
+        """Mix images float32 (N, C, H, W), possibly in place, and labels int (N,) to float32 (N, classes)."""
         cut = bool(self.cutmix) and (not self.mixup or draw.random() < 0.5)
         alpha = self.cutmix if cut else self.mixup
         share = draw.beta(alpha, alpha)
@@ -76,7 +76,7 @@ class Mixer:
 
 
 def _swap_box(images: Pixels, share: float, draw: np.random.Generator) -> float:
-    """Put a box of each image's mirror in its place; returns the share of an image that stayed its own."""
+    """Replace a box of each image by that of its partner, in place; return the share of an image that is unchanged."""
     height, width = images.shape[2:]
     side = (1 - share) ** 0.5
     middle = draw.random(2)

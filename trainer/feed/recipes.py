@@ -1,7 +1,7 @@
-"""Named lists of image transforms, each in a form for training and one for evaluation that agree on size and scale.
+"""Recipes: image transforms for training and for evaluation, which agree on size and scale.
 
-All are C++ operators for one map, with RandomCropDecodeResize fused: four separate maps cost 1.25 times as much CPU,
-Decode before RandomResizedCrop 1.4 times (measured on 2.10). What mixes the images of a batch is in mixing.py.
+All are C++ operators in one map, with the fused RandomCropDecodeResize: four separate maps use 1.25 times the CPU,
+Decode before RandomResizedCrop 1.4 times (measured on 2.10). mixing.py has mixup, cutmix and erasing.
 """
 
 from collections.abc import Callable
@@ -12,25 +12,26 @@ from typing import Any
 from trainer.config import find_function, is_own
 from trainer.errors import TrainerError, WrongUsage, nearest
 from trainer.feed import augment
+from trainer.feed.augment import Transforms
 
 Rgb = tuple[float, float, float]
 
 IMAGENET_MEAN: Rgb = (123.675, 116.28, 103.53)
 IMAGENET_STD: Rgb = (58.395, 57.12, 57.375)
-IMAGENET_CROP = 224 / 256  # the share of the shorter side that evaluation looks at
+IMAGENET_CROP = 224 / 256  # share of the shorter side in the central crop
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`train` and `evaluate` turn the side of the square output in pixels into transforms from bytes to uint8 HWC.
+    """A recipe. `train` and `evaluate` map the output side in pixels to transforms from bytes to uint8 HWC.
 
-    `mean` and `std` on the scale 0..255 when the recipe fixes them; None takes those of the dataset. `mixup`, `cutmix`
-    and `erasing` are the recipe's own defaults for the options of these names; 0 is off.
+    `mean` and `std` are on the scale 0..255; None uses those of the dataset. `mixup`, `cutmix` and `erasing` are the
+    recipe's defaults for the options of these names; 0 is off.
     """
 
     image_size: int
-    train: Callable[[int], list[Any]]
-    evaluate: Callable[[int], list[Any]]
+    train: Callable[[int], Transforms]
+    evaluate: Callable[[int], Transforms]
     mean: Rgb | None = None
     std: Rgb | None = None
     mixup: float = 0.0
@@ -38,26 +39,26 @@ class Recipe:
     erasing: float = 0.0
 
 
-def random_crop(size: int) -> list[Any]:
-    """Training on photos: a random part of 8 to 100 % of the image, up to a third off its aspect, flipped or not."""
+def random_crop(size: int) -> Transforms:
+    """Return a random crop (area 8 to 100 %, aspect ratio 3/4 to 4/3) and a random horizontal flip."""
     from mindspore.dataset import vision
 
     crop = vision.RandomCropDecodeResize((size, size), scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
     return [crop, vision.RandomHorizontalFlip()]
 
 
-def central_crop(size: int) -> list[Any]:
-    """Evaluation on photos: the middle of the image, 224/256 of its shorter side."""
+def central_crop(size: int) -> Transforms:
+    """Return the central crop for evaluation: 224/256 of the shorter side."""
     from mindspore.dataset import vision
 
     return [vision.Decode(), vision.Resize(round(size / IMAGENET_CROP)), vision.CenterCrop((size, size))]
 
 
-def _randaugment(size: int) -> list[Any]:
+def _randaugment(size: int) -> Transforms:
     return [*random_crop(size), *augment.randaugment()]
 
 
-def _autoaugment(size: int) -> list[Any]:
+def _autoaugment(size: int) -> Transforms:
     from mindspore.dataset import vision
 
     policy = vision.AutoAugmentPolicy.IMAGENET
@@ -67,22 +68,22 @@ def _autoaugment(size: int) -> list[Any]:
     ]
 
 
-def _trivial(size: int) -> list[Any]:
+def _trivial(size: int) -> Transforms:
     return [*random_crop(size), *augment.trivial()]
 
 
-def _small_train(size: int) -> list[Any]:
+def _small_train(size: int) -> Transforms:
     from mindspore.dataset import vision
     from mindspore.dataset.vision import Border
 
-    # Shifts only, in the very geometry of evaluation: a random-resized crop keeps the aspect that evaluation squeezes,
+    # Shifts only, in the geometry of evaluation: a random-resized crop keeps the aspect ratio that evaluation changes,
     # and cost over ten points of accuracy on drawn shapes. No flip: small images are often digits, letters or signs.
     shift = vision.RandomCrop(size, padding=size // 8, padding_mode=Border.EDGE)
     return [*squeezed(size), shift]
 
 
-def squeezed(size: int) -> list[Any]:
-    """The whole image, whatever its aspect."""
+def squeezed(size: int) -> Transforms:
+    """Return a resize of the whole image to a square, ignoring its aspect ratio."""
     from mindspore.dataset import vision
 
     return [vision.Decode(), vision.Resize((size, size))]
@@ -98,15 +99,16 @@ RECIPES = {
 }
 
 
-def find_recipe(name: str, folder: Path | None = None) -> Recipe:
-    """The recipe `name`, or the one that the user's `module:function` returns; the module is looked for in `folder`
-    too, by default the working directory. Raises TrainerError.
+def find_recipe(name: str, folder: Path) -> Recipe:
+    """Return the built-in recipe `name`, or the one that the user's `module:function` returns.
+
+    The module may be in `folder` or installed. Raise TrainerError if there is none or it is not a valid recipe.
     """
     if name in RECIPES:
         return RECIPES[name]
     if not is_own(name):
         raise WrongUsage(f"unknown recipe '{name}'; {nearest(name, RECIPES)}, or your own as module:function")
-    function = find_function("recipe", name, folder or Path.cwd())
+    function = find_function("recipe", name, folder)
     try:
         recipe = function()
     except TypeError as error:
@@ -123,7 +125,7 @@ def _check_recipe(name: str, recipe: Any) -> None:
     if not isinstance(recipe.image_size, int) or recipe.image_size < 1:
         raise TrainerError(f"recipe '{name}': image_size is {recipe.image_size!r}, expected a number of pixels")
     if (recipe.mean is None) != (recipe.std is None):
-        raise TrainerError(f"recipe '{name}' gives only one of mean and std; give both, or none to take the dataset's")
+        raise TrainerError(f"recipe '{name}' sets only one of mean and std; set both, or neither to use the dataset's")
     for label, values in (("mean", recipe.mean), ("std", recipe.std)):
         if values is not None and (len(values) != 3 or max(values) <= 1):
             raise TrainerError(
@@ -133,7 +135,7 @@ def _check_recipe(name: str, recipe: Any) -> None:
 
 @dataclass(frozen=True)
 class Pixels:
-    """How images reach the model: side of the square in pixels, mean and std per channel on the scale 0..255."""
+    """Input of the model: side of the square in pixels, mean and std per channel on the scale 0..255."""
 
     size: int
     mean: Rgb

@@ -1,28 +1,24 @@
-"""How many threads read, decode and batch, and how much is held ready: by cores, memory, sample size, files. Pure."""
+"""Numbers of reading, decoding and batching threads and queue lengths, from cores, memory and open files. Pure."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.counting import many
-from trainer.decisions import Begun, Decision, asked
+from trainer.decisions import AS_STARTED, Decision, StartSettings, requested
 from trainer.errors import TrainerError
 
-PREFETCH = 8  # rows or batches held ready by each operator: half of MindSpore's own, since batches are large
+PREFETCH = 8  # rows or batches per queue: half of MindSpore's default, since batches are large
 LEAST_PREFETCH = 2  # one in use, one ready
-READING = 8  # decoders that one reader keeps busy, with room: reading costs a fourteenth of a decode (measured on 2.10)
-BATCHING = 8  # decoders that one batcher keeps busy: it copies each sample, for about a fifth of a decode
+READING = 8  # decoders per reader: reading a row takes 1/14 of the time of a decode (measured on 2.10)
+BATCHING = 8  # decoders per batcher: copying a sample takes about 1/5 of the time of a decode
 FIXED_BYTES = 100 << 20
-INEXACT = "the weights will differ from those of an undisturbed run, since random augmentation is drawn per worker"
-AS_BEGUN = "as this run began"
-OTHER_FILES = 256  # descriptors that Python, MindSpore and the run itself hold, with room
+INEXACT = "the weights will differ from those of an uninterrupted run: each worker draws its own augmentation"
+OTHER_FILES = 256  # descriptors used by Python, MindSpore and the run itself, with a margin
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of the pipeline. Sizes in bytes: a row as stored, a sample as it reaches the model.
-
-    `files` are those of all splits that are open at once; `batch_size` is in samples.
-    """
+    """The load of a pipeline: bytes per stored row and per input of the model, open files, samples per batch."""
 
     files: int
     row_bytes: int
@@ -32,9 +28,9 @@ class Demand:
 
 @dataclass(frozen=True)
 class Feed:
-    """Threads that read, that decode and augment (`workers`), and that batch; `prefetch` a queue; open files.
+    """Numbers of threads that read, decode and augment (`workers`), and batch; queue length; open files.
 
-    `warning` says why a resume cannot be exact, empty when nothing is in its way.
+    `warning` is the reason why a resume cannot be exact, or empty.
     """
 
     readers: int
@@ -54,34 +50,33 @@ def decide_feed(
     open_files: int,
     demand: Demand | None,
     host_cores: int | None = None,
-    begun: Begun | None = None,
+    start: StartSettings | None = None,
 ) -> Feed:
-    """The feed for what was asked (None: not asked) on a machine; memory None when it was not looked at.
+    """Return the feed for a request (None: not requested) and a machine (memory None: unknown).
 
-    `cores` are those that this process may use; `host_cores` those of the host, MindSpore's own limit (None: the same).
-    A quarter of the memory is for what is held ready; it costs prefetch first, then workers, unless a run goes on: it
-    keeps those that it `begun` with where MindSpore allows it. Raises TrainerError when the files of the dataset cannot
-    be open at once.
+    `cores` is the number this process may use, `host_cores` that of the host, MindSpore's limit (None: the same).
+    Queues may use a quarter of the memory: prefetch is lowered first, then workers. A resumed run keeps the workers of
+    its `start` if MindSpore allows it. Raise TrainerError if the limit of open files is too low for the dataset.
     """
     host_cores = host_cores or cores
-    kept = _kept(workers, host_cores, begun)
-    count, count_why = (kept, AS_BEGUN) if kept is not None else _workers(workers, cores, host_cores)
+    kept = _kept(workers, host_cores, start)
+    count, count_why = (kept, AS_STARTED) if kept is not None else _workers(workers, cores, host_cores)
     batchers = 1 + count // BATCHING
     ready, ready_why = (
-        (PREFETCH, "rows and batches held ready by each operator") if prefetch is None else (prefetch, "asked for")
+        (PREFETCH, "rows and batches ready per operator") if prefetch is None else (prefetch, "requested")
     )
     if demand is not None and memory is not None:
-        room = memory // 4
-        while prefetch is None and ready > LEAST_PREFETCH and held_bytes(count, batchers, ready, demand) > room:
+        limit = memory // 4
+        while prefetch is None and ready > LEAST_PREFETCH and queue_bytes(count, batchers, ready, demand) > limit:
             ready -= 1
-            ready_why = f"lowered to hold no more than a quarter of the {_gigabytes(memory)} of free memory"
-        while workers is None and kept is None and count > 1 and held_bytes(count, batchers, ready, demand) > room:
+            ready_why = f"lowered to fit a quarter of the {_gigabytes(memory)} of free memory"
+        while workers is None and kept is None and count > 1 and queue_bytes(count, batchers, ready, demand) > limit:
             count -= 1
-            count_why = f"fewer than the {many(cores, 'core')}, to hold no more than a quarter of the free memory"
+            count_why = f"fewer than the {many(cores, 'core')}, to fit a quarter of the free memory"
             batchers = 1 + count // BATCHING
     readers, files = _readers(count, open_files, demand)
     threads = f"{count} decode, {readers} read, {batchers} batch"
-    held = "" if demand is None else f"; up to {_gigabytes(held_bytes(count, batchers, ready, demand))}"
+    memory_text = "" if demand is None else f"; up to {_gigabytes(queue_bytes(count, batchers, ready, demand))}"
     return Feed(
         readers=readers,
         workers=count,
@@ -89,58 +84,62 @@ def decide_feed(
         prefetch=ready,
         open_files=files,
         decisions=(
-            Decision("workers", asked(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)),
-            Decision("prefetch", asked(prefetch), str(ready), ready_why + held, ready < (prefetch or PREFETCH)),
+            Decision(
+                "workers", requested(workers), str(count), f"{count_why}: {threads}", _notable(workers, count, cores)
+            ),
+            Decision(
+                "prefetch", requested(prefetch), str(ready), ready_why + memory_text, ready < (prefetch or PREFETCH)
+            ),
         ),
-        warning=_difference(count, workers, host_cores, begun),
+        warning=_difference(count, workers, host_cores, start),
     )
 
 
-def held_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> int:
-    """The memory of a pipeline that waits with all queues full.
+def queue_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> int:
+    """Return the memory in bytes of a pipeline with all queues full.
 
-    Measured on 2.10, within a tenth: the last operator holds `prefetch` batches and each batcher two more, each decoder
-    `prefetch` samples on either side; the rest does not depend on them.
+    Measured on 2.10, within 10 %: `prefetch` batches in the last operator and two per batcher, `prefetch` samples
+    before and after each decoder, and a fixed part.
     """
     samples = prefetch * workers * (demand.row_bytes + 2 * demand.sample_bytes)
     return FIXED_BYTES + samples + (prefetch + 2 * batchers) * demand.batch_size * demand.sample_bytes
 
 
-def _kept(workers: int | None, host_cores: int, begun: Begun | None) -> int | None:
-    """Return the number of workers that a run goes on with because it began with it; None where it cannot be."""
-    if workers is not None or begun is None or begun.workers is None or begun.workers > host_cores:
+def _kept(workers: int | None, host_cores: int, start: StartSettings | None) -> int | None:
+    """Return the number of workers at the start of a resumed run; None if another one is requested or needed."""
+    if workers is not None or start is None or start.workers is None or start.workers > host_cores:
         return None
-    return begun.workers
+    return start.workers
 
 
 def _workers(workers: int | None, cores: int, host_cores: int) -> tuple[int, str]:
     if workers is None:
         return cores, "one per core"
     if workers > host_cores:
-        return host_cores, f"lowered: MindSpore refuses more than the {many(host_cores, 'core')} of the host"
+        return host_cores, f"lowered: MindSpore allows no more than the {many(host_cores, 'core')} of the host"
     if workers > cores:
-        return workers, f"asked for, though this process may use {cores} of the host's {many(host_cores, 'core')}"
-    return workers, "asked for"
+        return workers, f"requested, though this process may use {cores} of the host's {many(host_cores, 'core')}"
+    return workers, "requested"
 
 
 def _notable(workers: int | None, count: int, cores: int) -> bool:
     return count != cores if workers is None else count < workers
 
 
-def _difference(count: int, workers: int | None, host_cores: int, begun: Begun | None) -> str:
-    """Return the warning of a run that goes on with `count` workers; empty when it began with as many."""
-    if begun is None or begun.workers == count:
+def _difference(count: int, workers: int | None, host_cores: int, start: StartSettings | None) -> str:
+    """Return a warning if a run resumes with another number of workers than it started with, else an empty string."""
+    if start is None or start.workers == count:
         return ""
-    if begun.workers is None:
+    if start.workers is None:
         return f"this run has no record of its number of workers; unless it was {count}, {INEXACT}"
-    before = f"this run began with {many(begun.workers, 'worker')}"
-    if begun.workers > host_cores:
-        return f"{before}, which MindSpore refuses on a host of {many(host_cores, 'core')}; with {count} {INEXACT}"
-    return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {begun.workers}"
+    before = f"this run began with {many(start.workers, 'worker')}"
+    if start.workers > host_cores:
+        return f"{before}, too many for MindSpore on a host of {many(host_cores, 'core')}; with {count} {INEXACT}"
+    return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {start.workers}"
 
 
 def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int, int]:
-    # A reader of MindRecord holds each file once for itself and once for each of its threads (measured on 2.10).
+    # MindDataset opens each file once, and once more per reading thread (measured on 2.10).
     readers = max(1, -(-workers // READING))
     if demand is None:
         return readers, OTHER_FILES
@@ -149,7 +148,7 @@ def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int,
     needed = demand.files * (readers + 1) + OTHER_FILES
     if needed > open_files:
         raise TrainerError(
-            f"reading {many(demand.files, 'file')} at once takes {needed} open files, and the hard limit is "
+            f"reading {many(demand.files, 'file')} at once needs {needed} open files, and the hard limit is "
             f"{open_files}; raise it ('ulimit -Hn', as root or in limits.conf), or shard into fewer files "
             "with a larger --shard-size"
         )
@@ -161,10 +160,10 @@ def _gigabytes(count: int) -> str:
 
 
 class FeedSettings(Protocol):
-    """The decisions that a pipeline is built from: threads, queue lengths and this rank's part of the rows.
+    """The settings of a pipeline: threads, queue length and this rank's share of the rows.
 
-    `workers` decode, `readers` read rows, `batchers` make batches, `prefetch` is the length of each queue. Rank
-    `shard_id` of `num_shards` ranks reads its own part.
+    `workers` decode, `readers` read rows, `batchers` make batches, `prefetch` is the length of each queue. This is
+    rank `shard_id` of `num_shards`.
     """
 
     @property

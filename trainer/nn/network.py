@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor, nn
 
-from trainer.device.context import InEffect, one_by_one
-from trainer.errors import TrainerError
+from trainer.device.context import InEffect, pynative
+from trainer.errors import TrainerError, first_line
 from trainer.nn.models import MINDCV, MODELS, find_factory
 
 
@@ -35,14 +35,15 @@ def _check_head(name: str, network: Any, num_classes: int, image_size: int, effe
     if not isinstance(network, nn.Cell):
         raise TrainerError(f"model '{name}' returned a {type(network).__name__}, expected a mindspore.nn.Cell")
     network.set_train(False)
-    with one_by_one(effect):
+    with pynative(effect):
         try:
             logits = network(Tensor(np.zeros((2, 3, image_size, image_size), np.float32)))
         except (RuntimeError, ValueError) as error:
             if not name.startswith(MINDCV):  # the user's own code keeps its traceback
                 raise
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise TrainerError(f"model '{name}' does not take images of {image_size} pixels: {first}") from error
+            raise TrainerError(
+                f"model '{name}' does not take images of {image_size} pixels: {first_line(error)}"
+            ) from error
     shape = getattr(logits, "shape", None)
     if shape != (2, num_classes):
         found = f"shape {shape}" if shape is not None else f"a {type(logits).__name__}"

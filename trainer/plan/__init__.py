@@ -1,1 +1,1 @@
-"""What a run will do, resolved before MindSpore is imported."""
+"""The plan of a run, resolved before MindSpore is imported."""

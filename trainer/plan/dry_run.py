@@ -1,27 +1,26 @@
-"""`trainer run --dry-run`: what a run would do, on any machine and for any device, without MindSpore."""
+"""`trainer run --dry-run`: the plan of a run on any machine and for any device, without MindSpore."""
 
 import dataclasses
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.decisions import table
 from trainer.device.context import Machine, this_machine
-from trainer.plan.preflight import check_beginning, unchecked
+from trainer.plan.preflight import check_start, unchecked
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.runs.folder import holds_run, next_run_folder
-from trainer.runs.history import begun_with
+from trainer.runs.history import start_settings
 from trainer.runs.resume import finished
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """The plan of a run, the folder it would go to, whether that is complete, and what was not looked at.
+    """The plan of a run, its folder, whether that run is complete, and what was not checked.
 
-    `note` says for which cores and memory was planned, empty when they are those of this machine and so is the device.
+    `note` names the cores and memory of the plan; it is empty if the plan is for this machine and its device.
     """
 
     plan: RunPlan
@@ -31,8 +30,8 @@ class DryRun:
     machine: Machine
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the content as JSON-compatible values."""
         return {
             "config": dataclasses.asdict(self.plan.config),
             "decisions": [dataclasses.asdict(decision) for decision in self.plan.decisions],
@@ -44,27 +43,28 @@ class DryRun:
         }
 
     def text(self, width: int | None) -> str:
-        """All of it, for a person; `width` is that of the terminal in columns, None for a file."""
+        """Return the content as text; `width` is the terminal width in columns, None for a file."""
         calls = "\n  ".join(_wrapped(str(call), width) for call in self.plan.effect.calls)
-        return f"{table(self.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{self._outlook()}"
+        return f"{table(self.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{self._summary()}"
 
-    def _outlook(self) -> str:
+    def _summary(self) -> str:
         if self.complete:
             return f"{self.out} is complete; nothing would be done"
         note = f"\n{self.note}" if self.note else ""
-        config, what = self.plan.config, "go on with" if holds_run(self.out) else "begin"
+        config, what = self.plan.config, "resume" if holds_run(self.out) else "start"
         would = f"would {what} {config.model} for {many(config.epochs, 'epoch')} on {self.plan.folder} in {self.out}"
         warnings = "".join(f"\nwarning: {warning}" for warning in self.plan.warnings)
         return f"{would}{note}{warnings}\nnot checked: {'; '.join(self.unchecked)}"
 
 
-def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:
-    """What the run would do in the working directory `home`, on a machine of so many cores and bytes of free memory
-    (None: those of this one). Raises TrainerError and ContractError for one that cannot
-    begin, as far as this can be told without MindSpore and the user's own model.
+def plan_dry_run(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:
+    """Plan the run for a machine with so many cores and bytes of free memory (None: those of this machine).
+
+    `home` is as in RunPlan. Raise TrainerError and ContractError if the run cannot start, as far as this is known
+    without MindSpore and user code.
     """
     complete = finished(config) is not None
-    # Another device is planned for on trust; only 'auto' must look.
+    # A named device is assumed to be present; only "auto" looks for one.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
     machine = dataclasses.replace(
         machine,
@@ -73,16 +73,16 @@ def foresee(config: RunConfig, home: Path, cores: int | None = None, memory: int
         host_cores=cores or machine.host_cores,
         memory=memory or machine.memory,
     )
-    plan = plan_run(config, machine, begun_with(config.out))
+    plan = plan_run(config, machine, start_settings(config.out), home)
     if not complete:
-        check_beginning(plan, home)
-    left = () if complete else tuple(unchecked(plan))
+        check_start(plan)
+    skipped = () if complete else tuple(unchecked(plan))
     note = _note(machine, cores, memory) if cores or memory or config.device == "Ascend" else ""
-    return DryRun(plan, next_run_folder(config.out, plan.folder), complete, left, machine, note)
+    return DryRun(plan, next_run_folder(config.out, plan.folder), complete, skipped, machine, note)
 
 
 def _wrapped(call: str, width: int | None) -> str:
-    """A call on one line, or on several where the terminal is narrower; it stands two columns from the left."""
+    """Return a call wrapped to `width`, with room for an indent of two columns."""
     return call if width is None else textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6)
 
 
@@ -90,5 +90,5 @@ def _note(machine: Machine, cores: int | None, memory: int | None) -> str:
     free = "unknown" if machine.memory is None else f"{machine.memory / 2**30:.1f} GiB"
     parts = [many(machine.cores, "core") + ("" if cores else " (this machine's)")]
     parts.append(f"{free} of free memory" + ("" if memory else " (this machine's)"))
-    advice = "" if cores and memory else "; --plan-cores and --plan-memory take those of another"
+    advice = "" if cores and memory else "; set --plan-cores and --plan-memory for another machine"
     return f"planned for {' and '.join(parts)}{advice}"

@@ -1,16 +1,16 @@
-"""Default optimizer, learning rate and weight decay of each model, by published recipes and the batch size. Pure."""
+"""Default optimizer, learning rate and weight decay per model, from published recipes and the batch size. Pure."""
 
 from dataclasses import dataclass
 
 from trainer.config import RunConfig
-from trainer.decisions import Begun, Decision, asked
+from trainer.decisions import AS_STARTED, Decision, StartSettings, requested
 from trainer.errors import WrongUsage, nearest
 from trainer.nn.optimizer import OPTIMIZERS
 
 
 @dataclass(frozen=True)
 class Published:
-    """A published choice: the peak rate `lr` for updates of `batch` images, and where it was published."""
+    """A published choice: the peak rate `lr` for updates of `batch` images, and its source."""
 
     optimizer: str
     lr: float
@@ -27,18 +27,18 @@ MODEL_DEFAULTS = {
     "convnext_tiny": Published("adamw", 4e-3, 4096, 0.05, "Liu et al. 2022"),
     "vit_small": Published("adamw", 5e-4, 512, 0.05, "Touvron et al. 2021"),
 }
-# For every other model, and for a built-in model with an optimizer that is not its own.
+# For all other models, and for a built-in model with another optimizer.
 OPTIMIZER_DEFAULTS = {
     "sgd": RESNET,
     "adamw": Published("adamw", 1e-3, 128, 0.05, "Kingma and Ba 2015"),
 }
-USUAL = "adamw"  # of a model that is not in the table
-DIGITS = 3  # significant digits of a scaled rate, so that the printed and recorded rate is the exact one
+USUAL = "adamw"  # for models that are not in the table
+DIGITS = 3  # significant digits of a scaled rate: it is printed and recorded exactly
 
 
 @dataclass(frozen=True)
 class Updates:
-    """The optimizer by name, its peak rate and weight decay, and the lines of the table that explain them."""
+    """The optimizer by name, its peak rate and weight decay, and the decisions that explain them."""
 
     optimizer: str
     lr: float
@@ -46,41 +46,40 @@ class Updates:
     decisions: tuple[Decision, ...]
 
 
-def decide_updates(config: RunConfig, batch: int, begun: Begun | None = None) -> Updates:
-    """Decide the optimizer and its rates for updates of `batch` images over all ranks; what was asked for is obeyed.
+def decide_updates(config: RunConfig, batch: int, start: StartSettings | None = None) -> Updates:
+    """Return the optimizer, peak rate and weight decay for updates of `batch` images over all ranks.
 
-    A run that goes on keeps the defaults that it `begun` with. Raises WrongUsage for an unknown optimizer.
+    A resumed run keeps the settings of its `start`. Raise WrongUsage for an unknown optimizer.
     """
     if config.optimizer is not None and config.optimizer not in OPTIMIZERS:
         raise WrongUsage(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")
-    name, name_why = _optimizer(config, begun)
+    name, name_why = _optimizer(config, start)
     published = _published(config.model, name)
-    lr, lr_why = _rate(config, published, batch, begun)
-    decay, decay_why = _decay(config, published, begun)
+    lr, lr_why = _rate(config, published, batch, start)
+    decay, decay_why = _decay(config, published, start)
     return Updates(
         name,
         lr,
         decay,
         (
-            Decision("optimizer", asked(config.optimizer), name, name_why),
-            Decision("peak lr", asked(config.lr), f"{lr:g}", f"{lr_why}; cosine"),
-            Decision("weight decay", asked(config.weight_decay), f"{decay:g}", f"{decay_why}; not on norms and biases"),
+            Decision("optimizer", requested(config.optimizer), name, name_why),
+            Decision("peak lr", requested(config.lr), f"{lr:g}", f"{lr_why}; cosine"),
+            Decision(
+                "weight decay", requested(config.weight_decay), f"{decay:g}", f"{decay_why}; not on norms and biases"
+            ),
         ),
     )
 
 
-AS_BEGUN = "as this run began"
-
-
-def _optimizer(config: RunConfig, begun: Begun | None) -> tuple[str, str]:
+def _optimizer(config: RunConfig, start: StartSettings | None) -> tuple[str, str]:
     if config.optimizer is not None:
-        return config.optimizer, "asked for"
-    if begun is not None and begun.optimizer in OPTIMIZERS:
-        return begun.optimizer, AS_BEGUN
+        return config.optimizer, "requested"
+    if start is not None and start.optimizer in OPTIMIZERS:
+        return start.optimizer, AS_STARTED
     if config.model in MODEL_DEFAULTS:
         own = MODEL_DEFAULTS[config.model]
         return own.optimizer, f"for {config.model}: {own.source}"
-    return USUAL, "for a model that is not built in"
+    return USUAL, "default for models that are not built in"
 
 
 def _published(model: str, optimizer: str) -> Published:
@@ -88,11 +87,11 @@ def _published(model: str, optimizer: str) -> Published:
     return own if own is not None and own.optimizer == optimizer else OPTIMIZER_DEFAULTS[optimizer]
 
 
-def _rate(config: RunConfig, published: Published, batch: int, begun: Begun | None) -> tuple[float, str]:
+def _rate(config: RunConfig, published: Published, batch: int, start: StartSettings | None) -> tuple[float, str]:
     if config.lr is not None:
-        return config.lr, f"asked for, not scaled; batch {batch}"
-    if begun is not None and begun.lr is not None:
-        return begun.lr, f"{AS_BEGUN}; batch {batch}"
+        return config.lr, f"requested, not scaled; batch {batch}"
+    if start is not None and start.lr is not None:
+        return start.lr, f"{AS_STARTED}; batch {batch}"
     why = f"{published.lr:g} for {published.optimizer} at batch {published.batch} ({published.source})"
     if batch == published.batch:
         return published.lr, why
@@ -101,9 +100,9 @@ def _rate(config: RunConfig, published: Published, batch: int, begun: Begun | No
     return rate, f"{why}, scaled to batch {batch} {scaling.how}"
 
 
-def _decay(config: RunConfig, published: Published, begun: Begun | None) -> tuple[float, str]:
+def _decay(config: RunConfig, published: Published, start: StartSettings | None) -> tuple[float, str]:
     if config.weight_decay is not None:
-        return config.weight_decay, "asked for"
-    if begun is not None and begun.weight_decay is not None:
-        return begun.weight_decay, AS_BEGUN
+        return config.weight_decay, "requested"
+    if start is not None and start.weight_decay is not None:
+        return start.weight_decay, AS_STARTED
     return published.weight_decay, published.source

@@ -1,4 +1,4 @@
-"""`trainer run --preview FILE.png`: a sheet of images as training sees them, out of the very pipeline, with labels."""
+"""`trainer run --preview FILE.png`: a sheet of labelled images from the training pipeline."""
 
 import contextlib
 import io
@@ -13,16 +13,18 @@ from PIL import Image, ImageDraw, ImageFont
 
 from schemas.storage.files import write_whole
 from trainer.config import RunConfig
-from trainer.device.context import apply, this_machine
+from trainer.device.context import this_machine
 from trainer.errors import TrainerError, disk_error
 from trainer.feed.mixing import mixes
-from trainer.feed.pipeline import check_labels, pipeline_errors, train_batches, try_recipe
+from trainer.feed.pipeline import train_batches
 from trainer.feed.recipes import Pixels
-from trainer.plan.run_plan import check_files, plan_run
-from trainer.runs.folder import scratch
+from trainer.plan.prepare import check_data, prepared
+from trainer.plan.run_plan import plan_run
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 COLUMNS, ROWS = 8, 4
-LEAST_SIDE = 112  # small images are enlarged by a whole factor, so that a label has room below
+LEAST_SIDE = 112  # smaller images are enlarged by a whole factor, to make room for the label
 CAPTION, MARGIN = 16, 4  # pixels
 CJK_FONTS = (
     "NotoSansCJK-Regular.ttc",
@@ -32,12 +34,12 @@ CJK_FONTS = (
     "wqy-zenhei.ttc",
     "DroidSansFallbackFull.ttf",
 )
-LEAST_SHARE = 0.005  # a class with less of a mixed label is not named
+LEAST_SHARE = 0.005  # classes with a smaller share of a mixed label are not named
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A sheet that was drawn: how many images it shows, of how many train rows, by which recipe."""
+    """A preview sheet: its file, the number of images on it, the rows of the train split, and the recipe."""
 
     file: str
     images: int
@@ -45,22 +47,19 @@ class Preview:
     recipe: str
 
 
-def draw_preview(config: RunConfig, file: Path) -> Preview:
-    """Write the first images that training as configured would see to the PNG `file`.
+def draw_preview(config: RunConfig, file: Path, home: Path = Path()) -> Preview:
+    """Write the first images of the configured training to the PNG `file`; `home` is as in RunPlan.
 
-    Nothing is trained and no device but the CPU is used. Raises TrainerError and ContractError as a run would.
+    Nothing is trained and only the CPU is used. Raise TrainerError and ContractError as a run would.
     """
     if file.suffix.lower() != ".png":
-        raise TrainerError(f"--preview {file}: the sheet is a PNG, so its name must end in .png")
+        raise TrainerError(f"--preview {file}: the file name must end in .png")
     file = file.absolute()
-    plan = plan_run(replace(config, device="CPU", autotune=False), this_machine("CPU"))
-    check_files(plan.folder, plan.dataset, "train", config.full_check)
-    with scratch(None), pipeline_errors(plan.folder):
-        apply(plan.effect)
-        check_labels(plan.folder, plan.dataset, "train")
-        try_recipe(config.recipe, plan.recipe, plan.pixels.size)
+    plan = plan_run(replace(config, device="CPU", autotune=False), this_machine("CPU"), home=home)
+    check_data(plan, ("train",))
+    with prepared(plan):
         batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
-        # Each batch is mixed by a share of its own: a row of the sheet for each of four batches.
+        # The mixing ratio is drawn per batch, so a mixed sheet shows four batches, one per row.
         images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]
     font = find_font("".join(plan.dataset.classes))
@@ -82,14 +81,14 @@ def _first(batches: Any, count: int, of_each: int) -> tuple[list[Any], list[Any]
 
 
 def to_picture(image: NDArray[np.float32], pixels: Pixels) -> NDArray[np.uint8]:
-    """The way back from what the model gets, float32 (3, S, S), to uint8 (S, S, 3) as it looked before normalising."""
+    """Undo the normalisation: float32 (3, S, S) to uint8 (S, S, 3)."""
     back = image.transpose(1, 2, 0) * np.array(pixels.std, np.float32) + np.array(pixels.mean, np.float32)
     picture: NDArray[np.uint8] = np.clip(np.rint(back), 0, 255).astype(np.uint8)
     return picture
 
 
 def caption(label: Any, classes: Sequence[str]) -> str:
-    """The class of a label; of a soft label, float32 (classes,), the shares of its two largest."""
+    """Return the class of a label; for a soft label, float32 (classes,), the two largest shares."""
     if np.ndim(label) == 0:
         return classes[int(label)]
     largest = [int(number) for number in np.argsort(-label, kind="stable")[:2] if label[number] >= LEAST_SHARE]
@@ -98,8 +97,8 @@ def caption(label: Any, classes: Sequence[str]) -> str:
     return " + ".join(f"{label[number]:.0%} {classes[number]}" for number in largest)
 
 
-def find_font(text: str) -> Any:
-    """Pillow's own font, or where that lacks letters of `text` one of the machine's for Chinese, if it has one."""
+def find_font(text: str) -> Font:
+    """Return Pillow's default font, or an installed CJK font if the default lacks letters of `text`."""
     own = ImageFont.load_default()
     if not has_letters(own, text):
         for name in CJK_FONTS:
@@ -108,20 +107,20 @@ def find_font(text: str) -> Any:
     return own
 
 
-def has_letters(font: Any, text: str) -> bool:
-    """Whether a font draws each letter as itself, and none as the box that stands for what it lacks."""
-    if not isinstance(font, ImageFont.FreeTypeFont):  # that of a Pillow without FreeType
+def has_letters(font: Font, text: str) -> bool:
+    """Return True if the font has a glyph for every letter of `text`."""
+    if not isinstance(font, ImageFont.FreeTypeFont):  # Pillow without FreeType
         return all(letter <= "\xff" for letter in text)
     box = bytes(font.getmask("\uffff"))
     return all(letter.isspace() or bytes(font.getmask(letter)) != box for letter in set(text))
 
 
-def drawable(classes: Sequence[str], font: Any) -> list[str]:
-    """The names of classes, or `class 3` where the font lacks letters of a name."""
+def drawable(classes: Sequence[str], font: Font) -> list[str]:
+    """Return the class names, with `class 3` for a name that the font cannot draw."""
     return [name if has_letters(font, name) else f"class {label}" for label, name in enumerate(classes)]
 
 
-def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font: Any) -> Image.Image:
+def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font: Font) -> Image.Image:
     side = pictures[0].shape[0]
     factor = max(1, -(-LEAST_SIDE // side))
     width, height = factor * side + MARGIN, factor * side + CAPTION + MARGIN
@@ -137,7 +136,7 @@ def _sheet(pictures: Sequence[NDArray[np.uint8]], captions: Sequence[str], font:
     return sheet
 
 
-def _fitting(text: str, draw: ImageDraw.ImageDraw, font: Any, width: int) -> str:
+def _fitting(text: str, draw: ImageDraw.ImageDraw, font: Font, width: int) -> str:
     while len(text) > 1 and draw.textlength(text, font) > width:
         text = text[:-1]
     return text

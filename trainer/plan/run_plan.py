@@ -1,16 +1,14 @@
-"""What a run will do, resolved before MindSpore is loaded: all refusals that need no MindSpore happen here."""
+"""RunPlan: a run fully resolved before MindSpore is imported. All checks that need no MindSpore happen here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from schemas.counting import many
-from schemas.dataset import Dataset, Shard, Split, file_problems, file_sha256, load_dataset, size_problems
+from schemas.dataset import Dataset, Split, load_dataset
 from schemas.errors import ContractError
-from schemas.shard_check import shard_problem
 from trainer.config import RunConfig
-from trainer.decisions import Begun, Decision, asked
+from trainer.decisions import Decision, StartSettings, requested
 from trainer.device.context import InEffect, Machine, decide
 from trainer.errors import TrainerError
 from trainer.feed.recipes import IMAGENET_MEAN, IMAGENET_STD, Pixels, Recipe, find_recipe
@@ -20,14 +18,16 @@ from trainer.nn.optimizer import parse_scales
 from trainer.plan.optimizer_defaults import decide_updates
 
 FLOAT_BYTES = 4
-SINK_COLUMN_BYTES = 256 << 20  # what a column of a batch may have on its way to the device
-UNMEASURED = "ImageNet's: the dataset was not measured"
-FULL_CHECK_BYTES = 2 << 30  # up to here every byte is hashed before a run: seconds, against a crash in the decoder
+SINK_COLUMN_BYTES = 256 << 20  # limit of one column of a batch when data is sunk
+UNMEASURED = "ImageNet's: dataset.json has no statistics"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run, fully resolved. `steps` is the number of batches in an epoch; `lr` the peak of the schedule."""
+    """One run, fully resolved. `steps` is the batches per epoch; `lr` the peak of the schedule.
+
+    User modules and --init are looked up in `home`, the directory in which the command was started.
+    """
 
     config: RunConfig
     folder: Path
@@ -40,46 +40,48 @@ class RunPlan:
     weight_decay: float
     steps: int
     decisions: tuple[Decision, ...]
+    home: Path
 
     @property
     def train_split(self) -> Split:
-        """The split that is trained on; plan_run has refused a dataset without it."""
+        """The training split; plan_run rejects a dataset without one."""
         return self.dataset.splits["train"]
 
     @property
     def val_split(self) -> Split | None:
-        """The split that is evaluated after each epoch; None when the dataset has none, or an empty one."""
+        """The split that is evaluated after each epoch; None if it is missing or empty."""
         split = self.dataset.splits.get("val")
         return split if split is not None and split.rows else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before the run goes on."""
+        """Warnings to show before the run starts."""
         return self.effect.warnings
 
     @property
     def used_splits(self) -> tuple[str, ...]:
-        """The splits that the run opens."""
+        """The names of the splits that the run reads."""
         return ("train",) if self.val_split is None else ("train", "val")
 
 
-def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) -> RunPlan:
-    """Resolve a request on a machine; `begun` is what a run that goes on used before.
+def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = None, home: Path = Path()) -> RunPlan:
+    """Resolve a request on a machine; `start` has the settings of a run to resume, `home` is as in RunPlan.
 
-    Raises TrainerError for a request, ContractError for data that will not do.
+    Raise TrainerError for an invalid request, ContractError for unusable data.
     """
+    home = home.resolve()
     check_model_name(config.model)
     _check_forms(config)
-    recipe = _with_options(find_recipe(config.recipe), config)
+    recipe = _with_options(find_recipe(config.recipe, home), config)
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
     ranks = machine.ranks or config.ranks or 1
     steps = _steps(config.batch_size, ranks, dataset, folder)
-    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size), begun)
+    effect = decide(config, machine, steps, demand(splits, pixels.size, config.batch_size), start)
     _check_sink_column(effect, config.batch_size, pixels.size)
-    updates = decide_updates(config, config.batch_size * effect.num_shards * config.accumulate, begun)
+    updates = decide_updates(config, config.batch_size * effect.num_shards * config.accumulate, start)
     scale = f"{', '.join(f'{v:.1f}' for v in pixels.mean)} / {', '.join(f'{v:.1f}' for v in pixels.std)}"
     return RunPlan(
         config=config,
@@ -94,7 +96,7 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
         steps=steps,
         decisions=(
             *effect.decisions,
-            Decision("image size", asked(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
+            Decision("image size", requested(config.image_size), str(pixels.size), f"recipe {config.recipe}"),
             Decision("mean / std", "default", scale, pixels_why, notable=pixels_why == UNMEASURED),
             *_mixing(config, recipe),
             *updates.decisions,
@@ -107,47 +109,52 @@ def plan_run(config: RunConfig, machine: Machine, begun: Begun | None = None) ->
                 notable=True,
             ),
         ),
+        home=home,
     )
 
 
 def _dropped_rows(rows: int, used: int) -> str:
-    dropped = f", of which the last {rows - used} fill no batch and are left out" if rows > used else ""
+    dropped = f"; the last {rows - used} do not fill a batch and are dropped" if rows > used else ""
     return many(rows, "row") + dropped
 
 
 def _check_forms(config: RunConfig) -> None:
-    """Raise TrainerError for a text that has not the form its option asks for: it is used late, but told here."""
+    """Raise TrainerError for malformed option values that are first used late in a run."""
     parse_scales(config.lr_scale)
     _ = config.profile_steps
 
 
 def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list[Decision]:
-    """The lines of what a plain run does without; raises TrainerError for what this dataset cannot serve."""
-    found = []
+    """Return the decisions on optional features; raise TrainerError for those that do not fit this dataset."""
+    decisions = []
     if config.accumulate > 1:
         if config.accumulate > config.epochs * steps:
             raise TrainerError(
                 f"--accumulate {config.accumulate} is more than the {many(config.epochs * steps, 'batch', 'batches')} "
-                "of the run, so the weights would never move; give a smaller one"
+                "of the run, so the weights would never be updated; use a smaller value"
             )
         batches = many(config.accumulate, "batch", "batches")
         images = f"{many(config.accumulate * config.batch_size * ranks, 'image')} per update"
-        found.append(Decision("accumulate", str(config.accumulate), batches, images))
+        decisions.append(Decision("accumulate", str(config.accumulate), batches, images))
     if config.clip_norm is not None:
-        bound = asked(config.clip_norm)
-        found.append(Decision("clip norm", bound, bound, "over all gradients at once"))
+        bound = requested(config.clip_norm)
+        decisions.append(Decision("clip norm", bound, bound, "global norm of all gradients"))
     if config.ema is not None:
-        found.append(Decision("ema", asked(config.ema), asked(config.ema), "the averages are evaluated and kept"))
+        decisions.append(
+            Decision(
+                "ema", requested(config.ema), requested(config.ema), "the averaged weights are evaluated and saved"
+            )
+        )
     if config.patience is not None:
         if "val" not in dataset.splits or not dataset.splits["val"].rows:
-            raise TrainerError("--patience needs a val split to watch; shard with --val 0.1, or leave it out")
+            raise TrainerError("--patience needs a val split; shard with --val 0.1, or omit --patience")
         epochs = many(config.patience, "epoch")
-        found.append(Decision("patience", str(config.patience), epochs, "without a rise of val accuracy"))
-    return found
+        decisions.append(Decision("patience", str(config.patience), epochs, "without improvement of val accuracy"))
+    return decisions
 
 
 def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:
-    """What these splits ask of the pipeline when they are open at once, of images with a side of so many pixels."""
+    """Return the demand of a pipeline with these splits open at once; `side` is that of the images in pixels."""
     shards = [shard for split in splits for shard in split.shards]
     rows = sum(shard.rows for shard in shards)
     return Demand(
@@ -159,23 +166,30 @@ def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:
 
 
 def _with_options(recipe: Recipe, config: RunConfig) -> Recipe:
-    given: dict[str, Any] = {"mixup": config.mixup, "cutmix": config.cutmix, "erasing": config.erasing}
-    return replace(recipe, **{name: value for name, value in given.items() if value is not None})
+    return replace(
+        recipe,
+        mixup=recipe.mixup if config.mixup is None else config.mixup,
+        cutmix=recipe.cutmix if config.cutmix is None else config.cutmix,
+        erasing=recipe.erasing if config.erasing is None else config.erasing,
+    )
 
 
 def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
-    """A line for each way of mixing that is asked for or in effect."""
+    """Return a decision per kind of mixing that is requested or in effect."""
     both = recipe.mixup and recipe.cutmix
-    hows = {
-        "mixup": "one of mixup and cutmix for each batch" if both else "each batch; soft labels",
-        "cutmix": "one of mixup and cutmix for each batch" if both else "each batch; soft labels",
-        "erasing": "chance that a square of 2 to 33 % of an image becomes the mean colour",
+    reasons = {
+        "mixup": "mixup or cutmix, drawn per batch" if both else "per batch; soft labels",
+        "cutmix": "mixup or cutmix, drawn per batch" if both else "per batch; soft labels",
+        "erasing": "probability of filling a square of 2 to 33 % of an image with the mean colour",
     }
     return tuple(
         Decision(
-            name, asked(getattr(config, name)), f"{getattr(recipe, name):g}" if getattr(recipe, name) else "off", how
+            name,
+            requested(getattr(config, name)),
+            f"{getattr(recipe, name):g}" if getattr(recipe, name) else "off",
+            reason,
         )
-        for name, how in hows.items()
+        for name, reason in reasons.items()
         if getattr(recipe, name) or getattr(config, name) is not None
     )
 
@@ -183,7 +197,7 @@ def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
 def _steps(batch_size: int, ranks: int, dataset: Dataset, folder: Path) -> int:
     train = dataset.splits.get("train")
     if train is None or not train.rows:
-        raise ContractError(f"{folder} has no train split to learn from; it has {', '.join(dataset.splits) or 'none'}")
+        raise ContractError(f"{folder} has no train split; its splits are {', '.join(dataset.splits) or 'none'}")
     if len(dataset.classes) < 2:
         raise ContractError(f"{folder} has {many(len(dataset.classes), 'class', 'classes')}; a classifier needs two")
     whole = batch_size * ranks
@@ -202,9 +216,9 @@ def _check_sink_column(effect: InEffect, batch_size: int, size: int) -> None:
     image = 3 * size * size * 4
     if effect.sink and batch_size * image >= SINK_COLUMN_BYTES:
         raise TrainerError(
-            f"a batch of {many(batch_size, 'image')} of {size} px is too large to sink "
-            f"({batch_size * image >> 20} MiB, below "
-            f"{SINK_COLUMN_BYTES >> 20} are possible); use --batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
+            f"a batch of {many(batch_size, 'image')} of {size} px is too large for data sinking "
+            f"({batch_size * image >> 20} MiB, the limit is {SINK_COLUMN_BYTES >> 20} MiB); use "
+            f"--batch-size {(SINK_COLUMN_BYTES - 1) // image} or --no-sink"
         )
 
 
@@ -214,40 +228,7 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
         return Pixels(size, recipe.mean, recipe.std), "fixed by the recipe"
     if dataset.pixels is None:
         return Pixels(size, IMAGENET_MEAN, IMAGENET_STD), UNMEASURED
-    # A channel without variation would divide by zero.
+    # A constant channel would divide by zero.
     red, green, blue = (max(value, 1.0) for value in dataset.pixels.std)
     why = f"measured on {many(dataset.pixels.images, 'image')} while sharding"
     return Pixels(size, dataset.pixels.mean, (red, green, blue)), why
-
-
-def check_files(folder: Path, dataset: Dataset, name: str, full: bool) -> None:
-    """Raise ContractError unless the files of the split `name` are those that were sealed, and fit dataset.json.
-
-    Sizes, headers and indexes always; every byte when the split is small or `full`. MindSpore's readers and decoders
-    die by a signal on some damaged bytes, so this is asked before they are opened.
-    """
-    split = dataset.splits[name]
-    problems = file_problems(folder, split.shards)
-    if not problems and (full or sum(shard.bytes for shard in split.shards) <= FULL_CHECK_BYTES):
-        problems = [problem for shard in split.shards if (problem := _byte_problem(folder, shard))]
-    if not problems:
-        problems = [said for shard in split.shards if (said := shard_problem(folder, shard, dataset.schema))]
-    _refuse(folder, problems)
-
-
-def check_sizes(folder: Path, splits: Iterable[Split]) -> None:
-    """Raise ContractError unless the splits' files are there with the sizes that were sealed. Reads none of them."""
-    _refuse(folder, [problem for split in splits for shard in split.shards for problem in size_problems(folder, shard)])
-
-
-def _refuse(folder: Path, problems: Sequence[str]) -> None:
-    if problems:
-        more = f" (and {len(problems) - 1} more; 'dataprep verify' lists all)" if len(problems) > 1 else ""
-        remedy = "restore it from a copy, or shard again with --overwrite"
-        raise ContractError(f"{folder} is damaged: {problems[0]}{more}; {remedy}")
-
-
-def _byte_problem(folder: Path, shard: Shard) -> str | None:
-    if file_sha256(folder / shard.name) == shard.sha256:
-        return None
-    return f"{shard.name} is not the file that was sealed (its sha256 differs)"

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from trainer.config import RunConfig
-from trainer.decisions import asked
+from trainer.decisions import requested
 from trainer.report.history import Run, number
 from trainer.training.meter import REMEDIES, what_limited
 
@@ -49,7 +49,7 @@ def _undecided(run: Run, name: str, option: str) -> Setting:
 def _shown(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "none"
-    return asked(value)
+    return requested(value)
 
 
 @dataclass(frozen=True)

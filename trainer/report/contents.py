@@ -14,8 +14,8 @@ from trainer.report.confusions import Shown, shown
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import need, printable, render
+from trainer.runs.folder import PAGE
 
-PAGE = "report.html"
 PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations
 EPOCH_ROWS = 1000  # in the tables of epochs, shared by the runs
 CHOSEN = ("dataset", "model", "recipe", "optimizer")  # what a reader asks for first
@@ -38,7 +38,7 @@ def write_page(folders: Sequence[Path], out: Path | None) -> Report:
     """
     need("jinja2", "matplotlib")
     runs = read_runs(folders)
-    file = (out or (runs[0].folder if len(runs) == 1 else Path.cwd()) / PAGE).absolute()
+    file = (out or (runs[0].folder if len(runs) == 1 else Path()) / PAGE).absolute()
     page = make_page(runs).encode("utf-8", "backslashreplace")
     try:
         write_whole(file, page)

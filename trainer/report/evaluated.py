@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from schemas.errors import ContractError
 from schemas.storage.regular_file import read_regular
-from trainer.evaluation.details import REPORT, ClassScore, WorstRow, picture_name
-from trainer.runs.folder import EVALUATIONS
+from trainer.evaluation.details import ClassScore, WorstRow, picture_name
+from trainer.runs.folder import EVALUATION, EVALUATIONS
 
 MAX_REPORT_BYTES = 1 << 30
 MAX_PICTURE_BYTES = 1 << 20  # what trainer eval writes is a few dozen KB; anything larger is not from there
@@ -52,7 +52,7 @@ def read_evaluations(run: Path) -> tuple[tuple[Evaluated, ...], list[tuple[str, 
     """Those in RUN/eval, by split; and of each that cannot be read its file and why."""
     found: list[Evaluated] = []
     unread: list[tuple[str, str]] = []
-    for path in sorted((run / EVALUATIONS).glob(f"*/{REPORT}")):
+    for path in sorted((run / EVALUATIONS).glob(f"*/{EVALUATION}")):
         try:
             said = json.loads(read_regular(path, MAX_REPORT_BYTES).decode(errors="replace"))
             found.append(_evaluated(path.parent, said))

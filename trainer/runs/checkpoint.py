@@ -1,4 +1,4 @@
-"""Checkpoints: one file with the weights and all that is needed to use them; written whole or not at all."""
+"""Checkpoints: one file with the weights and all that is needed to use them, written atomically."""
 
 import contextlib
 import json
@@ -12,22 +12,22 @@ from schemas.errors import ContractError
 from schemas.storage.files import naming, sync, until_uninterrupted
 from schemas.storage.regular_file import open_regular
 from trainer.config import RunConfig
-from trainer.errors import TrainerError, WrongUsage, disk_error_behind
+from trainer.errors import TrainerError, WrongUsage, first_line, raise_disk_error
 from trainer.feed.recipes import Pixels
-from trainer.runs.folder import BEST
+from trainer.runs.folder import BEST, partial_checkpoint
 from trainer.runs.state import RunState
 
-META = "trainer_meta"  # the entries of a checkpoint that are no weights
+META = "trainer_meta"  # entries of a checkpoint that are not weights
 STATE = "trainer_state"
-TRAINING = "training:"  # begins the names of those that only training needs
+TRAINING = "training:"  # prefix of the parameters that only training needs
 
 
 @dataclass(frozen=True)
 class Meta:
-    """What the weights mean: how they were trained, on which data, for which classes, on which pixels.
+    """Metadata of the weights: configuration, dataset, classes and input pixels.
 
-    `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run. `policy` is what
-    dataprep did to the pixels of the data, empty in checkpoints of before it was kept.
+    `accuracy` is that on val, None if not measured. `step` counts from the start of the run. `policy` is the pixel
+    policy of the dataset, empty in checkpoints of older versions.
     """
 
     config: RunConfig
@@ -40,12 +40,12 @@ class Meta:
     policy: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The form in which it is stored inside the checkpoint."""
+        """Return the form stored in the checkpoint."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Meta":
-        """Read the stored form; raises ValueError, KeyError or TypeError when it is something else."""
+        """Parse the stored form; raise ValueError, KeyError or TypeError if it is invalid."""
         values = json.loads(text)
         values["config"] = RunConfig.from_dict(values["config"])
         values["classes"] = tuple(values["classes"])
@@ -56,7 +56,7 @@ class Meta:
 
 @dataclass(frozen=True)
 class Training:
-    """What an exact resume needs beside the weights: parameters by name, and the place of the run."""
+    """What a resume needs in addition to the weights: parameters by name, and the state of the run."""
 
     parameters: Mapping[str, Any]
     state: RunState
@@ -64,7 +64,7 @@ class Training:
 
 @until_uninterrupted
 def save(path: Path, weights: Any, meta: Meta, training: Training | None = None) -> None:
-    """Write `path` by way of a temporary name, on the disk before it gets its own, so that it is never half there.
+    """Write a checkpoint atomically: to a temporary file that is synced and renamed to `path`.
 
     `weights` is a network, or parameters by name.
     """
@@ -77,17 +77,17 @@ def save(path: Path, weights: Any, meta: Meta, training: Training | None = None)
         extra[STATE] = training.state.to_json()
     elif isinstance(weights, dict):
         entries = [{"name": name, "data": value} for name, value in weights.items()]
-    parts = path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
+    partial = partial_checkpoint(path)
     try:
         with naming(path):
-            mindspore.save_checkpoint(entries, str(parts), append_dict=extra, crc_check=True)
-            sync(parts)
-            os.chmod(parts, 0o666 & ~_umask())  # MindSpore leaves it unreadable for colleagues
-            os.replace(parts, path)
+            mindspore.save_checkpoint(entries, str(partial), append_dict=extra, crc_check=True)
+            sync(partial)
+            os.chmod(partial, 0o666 & ~_umask())  # MindSpore makes it readable for the owner only
+            os.replace(partial, path)
             sync(path.parent)
     finally:
-        for left in (parts, parts.with_suffix(".tmp")):  # where MindSpore writes it first
-            with contextlib.suppress(OSError):  # what failed above is told; the next process takes them away
+        for left in (partial, partial.with_suffix(".tmp")):  # MindSpore writes the latter first
+            with contextlib.suppress(OSError):  # the error above is reported; the next process removes them
                 left.unlink()
 
 
@@ -102,76 +102,74 @@ def _umask() -> int:
 
 
 def find(path: Path) -> Path:
-    """The checkpoint file meant by `path`: itself, or the best one of a run folder. Raises TrainerError."""
+    """Return the checkpoint file `path`, or the best one of the run folder `path`. Raise TrainerError if missing."""
     file = path / BEST if path.is_dir() else path
     if not file.is_file():
-        what = f"holds no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
+        problem = f"has no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
         error = TrainerError if path.exists() else WrongUsage
-        raise error(f"{path} {what}; give the --out of a 'trainer run', or one of its .ckpt files")
+        raise error(f"{path} {problem}; give the --out of a 'trainer run', or one of its .ckpt files")
     return file
 
 
 def load(path: Path) -> tuple[dict[str, Any], Meta]:
-    """Weights by name, and what they mean. Raises ContractError when the file is damaged or not from this program,
-    OSError when it cannot be read.
+    """Return weights by name, and their metadata.
+
+    Raise ContractError if the file is damaged or from another program, OSError if it cannot be read.
     """
     weights, meta, _ = _read(path)
     return weights, meta
 
 
 def load_training(path: Path) -> tuple[dict[str, Any], Meta, Training]:
-    """Weights, what they mean, and what training goes on from. Raises ContractError, also when the last is missing."""
+    """Return load() and the training state. Raise ContractError as load() does, and if there is no training state."""
     weights, meta, training = _read(path)
     if training is None:
-        raise ContractError(f"{path} holds weights only, so no run can go on from it")
+        raise ContractError(f"{path} has weights only, so no run can be resumed from it")
     return weights, meta, training
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Meta, Training | None]:
     import mindspore
 
-    open_regular(path).close()  # MindSpore would wait for a FIFO
+    open_regular(path).close()  # MindSpore would block on a FIFO
     try:
         entries = mindspore.load_checkpoint(str(path), crc_check=True)
     except (ValueError, RuntimeError, TypeError) as error:
-        if (behind := disk_error_behind(error)) is not None:
-            behind.filename = str(path)
-            raise behind from None
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ContractError(f"{path} is damaged or no MindSpore checkpoint ({first})") from None
+        raise_disk_error(error, path)
+        raise ContractError(f"{path} is damaged or not a MindSpore checkpoint ({first_line(error)})") from None
     try:
         meta, state = Meta.from_json(entries.pop(META)), entries.pop(STATE, None)
         states = {name: entries.pop(name) for name in list(entries) if name.startswith(TRAINING)}
         named = {name.removeprefix(TRAINING): value for name, value in states.items()}
         return entries, meta, None if state is None else Training(named, RunState.from_json(state))
     except (KeyError, ValueError, TypeError):
-        raise ContractError(f"{path} was not written by 'trainer run': it does not name the classes it knows") from None
+        raise ContractError(f"{path} was not written by 'trainer run': it has no class names") from None
 
 
 def fill(parameters: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
-    """Set parameters to the values of the same names, shapes kept. Raises ContractError unless the names are equal."""
+    """Set parameters to the values of the same names. Raise ContractError if the names differ."""
     from mindspore import Tensor
 
     if parameters.keys() != values.keys():
         name = sorted(parameters.keys() ^ values.keys())[0]
-        raise ContractError(f"{path} does not fit the run: '{name}' is in only one of the two")
+        raise ContractError(f"{path} does not fit the run: '{name}' is in only one of them")
     for name, parameter in parameters.items():
-        # Scalars come back with one dimension.
+        # MindSpore loads scalars with one dimension.
         value = values[name].asnumpy().reshape(parameter.shape)
         parameter.set_data(Tensor(value, parameter.dtype))
 
 
 def restore(network: Any, weights: dict[str, Any], path: Path) -> None:
-    """Load the weights into the network; raises ContractError unless every one finds its place.
+    """Load the weights into the network; raise ContractError if names or shapes differ.
 
-    MindSpore's strict_load does not raise on missing parameters (measured on 2.10), so both lists are looked at.
+    MindSpore's strict_load does not raise on missing parameters (measured on 2.10), so both lists are checked.
     """
     import mindspore
 
     try:
-        missing, spare = mindspore.load_param_into_net(network, weights)
+        missing, unused = mindspore.load_param_into_net(network, weights)
     except RuntimeError as error:
         raise ContractError(f"{path} does not fit the model: {error}") from None
-    if missing or spare:
-        name = [*missing, *spare][0]
-        raise ContractError(f"{path} does not fit the model: '{name}' is in only one of the two")
+    if missing or unused:
+        name = [*missing, *unused][0]
+        raise ContractError(f"{path} does not fit the model: '{name}' is in only one of them")

@@ -1,4 +1,4 @@
-"""The curves of a run as one SVG: loss, accuracy, rate and throughput by epoch. Standard library only."""
+"""The curves of a run as one SVG: loss, accuracy, learning rate and throughput per epoch. Standard library only."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from trainer.errors import TrainerError
 WIDTH, HEIGHT = 460, 260  # of a panel, in pixels
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 52, 40  # around the plot in a panel
 INK, FAINT, GRID = "#1f2933", "#616e7c", "#e4e7eb"
-FIRST, SECOND = "#2563eb", "#ea580c"  # blue and orange: apart for colour-blind eyes too
+FIRST, SECOND = "#2563eb", "#ea580c"  # blue and orange: distinct for colour-blind readers too
 FONT = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: its name in the legend, its colour, and a value an epoch, None where there is none."""
+    """One curve: legend, colour, and one value per epoch, None if missing."""
 
     name: str
     colour: str
@@ -26,13 +26,13 @@ class Line:
 
 
 def draw_curves(metrics: Path) -> str:
-    """SVG of the run whose metrics.jsonl is given; raises TrainerError when it holds no epoch."""
+    """Return the SVG of a run from its metrics.jsonl; raise TrainerError if that has no epoch."""
     try:
         reports = [json.loads(line) for line in metrics.read_text().splitlines()]
     except ValueError as error:
         raise TrainerError(f"cannot read {metrics}: {error}") from None
     if not reports:
-        raise TrainerError(f"{metrics} holds no epoch yet")
+        raise TrainerError(f"{metrics} has no epoch yet")
     epochs = [report["epoch"] for report in reports]
 
     def values(name: str, factor: float = 1.0) -> list[float | None]:
@@ -42,7 +42,7 @@ def draw_curves(metrics: Path) -> str:
         ("Loss", "", [Line("train", FIRST, values("loss")), Line("val", SECOND, values("val_loss"))]),
         ("Accuracy on val", " %", [Line("val", SECOND, values("val_accuracy", 100))]),
         ("Learning rate, end of epoch", "", [Line("rate", FIRST, values("lr"))]),
-        ("Images a second", "", [Line("train", FIRST, values("images_per_s"))]),
+        ("Images per second", "", [Line("train", FIRST, values("images_per_s"))]),
     ]
     drawn = [
         f'<g transform="translate({i % 2 * WIDTH} {i // 2 * HEIGHT})">{_panel(title, unit, lines, epochs)}</g>'
@@ -103,7 +103,7 @@ def _finite(value: float | None) -> bool:
 
 
 def nice_ticks(values: Sequence[float], wanted: int = 4) -> list[float]:
-    """Round numbers, evenly spaced, that enclose all values: about `wanted` steps of 1, 2 or 5 times a power of ten."""
+    """Return about `wanted` axis ticks that enclose all values, spaced by 1, 2 or 5 times a power of ten."""
     low, high = min(values), max(values)
     span = high - low or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / wanted))

@@ -1,4 +1,4 @@
-"""The folder of a run, what lies in it, and the scratch folder that keeps MindSpore's litter out of the user's way."""
+"""The run folder: names of all its files, locking and cleaning; and the scratch folder for MindSpore's own files."""
 
 import contextlib
 import fcntl
@@ -21,14 +21,30 @@ BOARD = "tensorboard"
 PROFILE = "profile"
 BEST = "best.ckpt"
 LAST = "last.ckpt"
-RESULT = "result.json"  # written last: where it is, the run is complete
+OLDER = "step-{:09d}.ckpt"  # with --keep above 1; the number is the step
+RESULT = "result.json"  # written last: present means complete
 NONFINITE = "nonfinite.json"
-EVALUATIONS = "eval"  # a folder for each split that was evaluated
+AUTOTUNE_CONFIG = "autotune.toml"  # for --config of the next run
+AUTOTUNE_REPORT = "autotune.json"  # as MindSpore wrote it
+EVALUATIONS = "eval"  # a folder per evaluated split, with the next five
+EVALUATION, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"
+PICTURES = "worst"  # a folder of thumbnails of the worst rows
+PAGE = "report.html"
 SCRATCH = ".scratch-"
 
 
+def older_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints that are stored under their step, oldest first."""
+    return sorted(run.glob("step-*.ckpt"))
+
+
+def partial_checkpoint(path: Path) -> Path:
+    """Return the temporary name of a checkpoint while this process writes it."""
+    return path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
+
+
 def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
-    """Where a run will go: `out`, or runs/<dataset folder name>-<n> with the first n that is free. Creates nothing."""
+    """Return the folder of a new run: `out`, or runs/<dataset name>-<n> with the first free n. Create nothing."""
     if out is not None:
         return Path(out).resolve()
     number = 1
@@ -39,32 +55,31 @@ def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
 
 @contextlib.contextmanager
 def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
-    """Create the run's folder for what happens inside; taken away again when nothing was written to it, or nothing but
-    how it began: a run that failed before its first step does not stand in the way of the command that is right.
+    """Create and lock the run's folder, or lock an existing one; yield it.
 
-    A folder that holds a run is entered as it is; Busy is raised when a process works in it. Raises TrainerError for
-    a folder that holds anything else.
+    A new folder is removed again if the run fails before its first step. Raise Busy if another process uses the
+    folder, TrainerError if it contains anything but a run.
     """
     folder = _make(out, dataset_folder)
     try:
         with _locked(folder):
             _sweep(folder)
-            begun = holds_run(folder)
+            existing = holds_run(folder)
             try:
                 yield folder
             finally:
-                if not begun:
-                    with contextlib.suppress(OSError):  # what ended the run is told
-                        _forget_beginning(folder)
+                if not existing:
+                    with contextlib.suppress(OSError):  # the error that ended the run is reported
+                        _remove_start(folder)
     finally:
-        with contextlib.suppress(OSError):  # rmdir removes an empty folder only
+        with contextlib.suppress(OSError):  # rmdir removes only empty folders
             folder.rmdir()
             if out is None:
                 folder.parent.rmdir()
 
 
-def _forget_beginning(folder: Path) -> None:
-    """Empty a folder in which a run has come to nothing: no step was noted and no checkpoint written."""
+def _remove_start(folder: Path) -> None:
+    """Empty the folder of a run that logged no step and wrote no checkpoint."""
     paths = list(folder.iterdir())
     if all(path.name in (CONFIG, STARTS, BOARD) or (path.name == STEPS and not path.stat().st_size) for path in paths):
         shutil.rmtree(folder / BOARD, ignore_errors=True)
@@ -72,11 +87,11 @@ def _forget_beginning(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def check_place(out: str | None, dataset_folder: Path) -> Path:
-    """Where a run will go, see next_run_folder. Raises TrainerError when it may not go there. Creates nothing."""
+def check_out(out: str | None, dataset_folder: Path) -> Path:
+    """Return next_run_folder; raise TrainerError if a run may not use that folder. Create nothing."""
     folder = next_run_folder(out, dataset_folder)
     if folder.is_relative_to(dataset_folder):
-        raise TrainerError(f"{folder} lies inside the dataset; give --out a folder elsewhere")
+        raise TrainerError(f"{folder} is inside the dataset; give --out another folder")
     if os.path.lexists(folder) and not _may_enter(folder) and out is not None:
         raise TrainerError(_taken(folder))
     return folder
@@ -85,24 +100,24 @@ def check_place(out: str | None, dataset_folder: Path) -> Path:
 @until_uninterrupted
 def _make(out: str | None, dataset_folder: Path) -> Path:
     while True:
-        folder = check_place(out, dataset_folder)
+        folder = check_out(out, dataset_folder)
         try:
             folder.mkdir(parents=True, exist_ok=_may_enter(folder))
             return folder
         except FileExistsError:
-            if out is not None:  # otherwise another run took the number in this moment
+            if out is not None:  # otherwise another run has just taken the number
                 raise TrainerError(_taken(folder)) from None
         except OSError as error:
-            raise disk_error(error, f"cannot make the run folder {folder}") from None
+            raise disk_error(error, f"cannot create the run folder {folder}") from None
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was begun in the folder."""
+    """Return True if the folder contains a run."""
     return (folder / CONFIG).is_file()
 
 
 def _taken(folder: Path) -> str:
-    return f"{folder} is there already; give --out another name, or leave it out"
+    return f"{folder} already exists; give --out another name, or omit it"
 
 
 def _may_enter(folder: Path) -> bool:
@@ -119,7 +134,7 @@ def _is_litter(path: Path) -> bool:
 
 @until_uninterrupted
 def _sweep(folder: Path) -> None:
-    """Take away what a killed process has left half done."""
+    """Remove the temporary files of killed processes."""
     for path in [path for path in folder.iterdir() if _is_litter(path)]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -129,24 +144,24 @@ def _sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    # The folder itself is locked: no file that could be left over, and the system unlocks it when the process dies.
+    # The folder itself is locked: no lock file is left over, and the system unlocks it when the process ends.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             with naming(folder):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"another process is training in {folder}; try again when it has ended") from None
+            raise Busy(f"another process is training in {folder}; try again when it has finished") from None
         yield
     finally:
-        with contextlib.suppress(OSError):  # the lock is gone with the process at the latest
+        with contextlib.suppress(OSError):  # the lock ends with the process anyway
             os.close(descriptor)
 
 
 def append_line(path: Path, line: str, durable: bool = True) -> int:
-    """Append a line and, where it must be `durable`, wait until it is on the disk; return the length of the file.
+    """Append a line, if `durable` wait until it is on disk, and return the length of the file in bytes.
 
-    A line that an earlier process could not write whole gets its end first, so that it costs no other.
+    An incomplete last line of an earlier process is ended first.
     """
     with naming(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -162,23 +177,25 @@ def append_line(path: Path, line: str, durable: bool = True) -> int:
 
 
 @contextlib.contextmanager
-def throw_away_folder() -> Iterator[Path]:
-    """A run's folder for a rank that writes nothing of its own; removed at the end."""
+def temporary_folder() -> Iterator[Path]:
+    """Yield a temporary run folder, for ranks that write no results."""
     with tempfile.TemporaryDirectory(prefix="trainer-") as folder:
         yield Path(folder)
 
 
 @contextlib.contextmanager
-def scratch(parent: Path | None) -> Iterator[None]:
-    """Work in a folder of its own, removed at the end: MindSpore drops rank_0/, kernel_meta/, rewritten_network/ and
-    images it could not decode into the working directory. `parent` None means the system's temporary folder.
+def scratch(parent: Path | None) -> Iterator[Path]:
+    """Create a folder and make it the working directory; yield its absolute path and remove it at the end.
+
+    MindSpore writes rank_0/, kernel_meta/, rewritten_network/ and images that it cannot decode to the working
+    directory. `parent` None means the system's temporary folder.
     """
-    home = Path.cwd()
-    folder = tempfile.mkdtemp(prefix=SCRATCH, dir=parent)
+    before = os.getcwd()
+    folder = os.path.abspath(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))
     try:
         os.chdir(folder)
-        yield
+        yield Path(folder)
     finally:
-        with contextlib.suppress(OSError):  # the folder is gone; nothing is done there any more
-            os.chdir(home)
+        with contextlib.suppress(OSError):  # the folder was removed; nothing uses it any more
+            os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)

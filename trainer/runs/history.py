@@ -1,4 +1,4 @@
-"""What each process of a run began with: from which step, on which software, and what was in effect then."""
+"""The start records of a run: per process the first step, software versions and decisions in effect."""
 
 import contextlib
 import importlib.metadata
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schemas.storage.regular_file import read_regular
-from trainer.decisions import Begun, Decision
-from trainer.runs.folder import CONFIG, LAST, STARTS, append_line
+from trainer.decisions import Decision, StartSettings
+from trainer.runs.folder import CONFIG, LAST, STARTS, append_line, older_checkpoints
 
 Number = TypeVar("Number", int, float)
 
@@ -22,11 +22,11 @@ PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 
 @dataclass(frozen=True)
 class Start:
-    """One process that began a run, or went on with it after step `step`; `at` is its clock, UTC, to the second.
+    """One process that started a run, or resumed it after step `step`; `at` is the time, UTC, to the second.
 
-    `dataset_digest` is the identity of the data, `software` names versions, `decisions` is the table that was printed.
-    `instruction_set` is that of the CPU kernels in effect, empty in lines of before it was kept, and where another
-    device computes. `affinity` counts the cores that the process was allowed to run on, None where it was not kept.
+    `software` maps packages to versions, `decisions` is the printed table. `instruction_set` is that of the CPU
+    kernels, empty if not recorded or on another device. `affinity` is the number of cores that the process was allowed
+    to run on, None if not recorded.
     """
 
     step: int
@@ -39,7 +39,7 @@ class Start:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
-        """Read the stored form; raises TypeError, KeyError, ValueError or AttributeError when it is something else."""
+        """Parse the stored form; raise TypeError, KeyError, ValueError or AttributeError if it is invalid."""
         return cls(
             step=int(values["step"]),
             at=str(values["at"]),
@@ -57,17 +57,17 @@ def _decision(values: dict[str, Any]) -> Decision:
 
 
 def software() -> dict[str, str]:
-    """The versions that decide what a run computes."""
-    found = {"Python": platform.python_version(), "machine": platform.machine()}
+    """Return the versions of the software that affects the results of a run."""
+    versions = {"Python": platform.python_version(), "machine": platform.machine()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # run from its sources
             continue
-    return found
+    return versions
 
 
-def note_start(
+def append_start(
     run: Path,
     step: int,
     dataset_digest: str,
@@ -75,27 +75,27 @@ def note_start(
     instruction_set: str = "",
     affinity: int | None = None,
 ) -> None:
-    """Append the line of this process to RUN/starts.jsonl: another machine may decide otherwise when a run goes on."""
+    """Append the record of this process to RUN/starts.jsonl: a resume may be on another machine."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set, affinity)
     path, line = run / STARTS, asdict(start)
     for decision in line["decisions"]:
-        del decision["notable"]  # how it is shown; all of them are stored
+        del decision["notable"]  # concerns the display only
     append_line(path, json.dumps(line))
 
 
-def begun_with(out: str | None) -> Begun | None:
-    """What the run in the folder `out` computed its first steps with; None when there is no checkpoint to go on from.
+def start_settings(out: str | None) -> StartSettings | None:
+    """Return the settings of the first steps of the run in `out`; None if there is no checkpoint to resume from.
 
-    Of several processes that began at step 0 the last one made those steps. A damaged line counts as not kept.
+    Of several processes that started at step 0, the last one made those steps. Damaged records are ignored.
     """
-    if out is None or not ((Path(out) / LAST).exists() or any(Path(out).glob("step-*.ckpt"))):
+    if out is None or not ((Path(out) / LAST).exists() or older_checkpoints(Path(out))):
         return None
     first = [start for start in _starts(Path(out) / STARTS) if start.step == 0]
     if not first:
-        return Begun("", "")
+        return StartSettings("", "")
     effects = {decision.setting: decision.effect for decision in first[-1].decisions}
-    return Begun(
+    return StartSettings(
         level=first[-1].instruction_set,
         mindspore=first[-1].software.get("mindspore", ""),
         workers=_number(int, effects.get("workers")),
@@ -114,7 +114,7 @@ def _number(kind: Callable[[str], Number], text: str | None) -> Number | None:
 
 
 def _recorded_optimizer(path: Path) -> str | None:
-    # Earlier versions had one default for all models: it is in config.json, and the table had no line for it.
+    # Earlier versions had one default for all models, recorded only in config.json.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         name = json.loads(path.read_text()).get("optimizer")
         return name if isinstance(name, str) else None

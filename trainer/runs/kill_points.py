@@ -1,12 +1,12 @@
-"""Places at which a test may have the run killed, so that "killed anywhere" is driven by place and not by time."""
+"""Points at which tests can kill a run, so that a kill is reproducible and does not depend on time."""
 
 import os
 import signal
 
-PLACES = ("step", "saved", "epoch.metrics", "epoch.best", "epoch.saved")
+POINTS = ("step", "saved", "epoch.metrics", "epoch.best", "epoch.saved")
 
 
-def kill_point(place: str, step: int) -> None:
-    """Say that the run has come to `place` at `step`; it is killed there when TRAINER_KILL_AT is "place:step"."""
-    if os.environ.get("TRAINER_KILL_AT") == f"{place}:{step}":
+def kill_point(point: str, step: int) -> None:
+    """Kill the process if the environment variable TRAINER_KILL_AT is "point:step"."""
+    if os.environ.get("TRAINER_KILL_AT") == f"{point}:{step}":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Where a run stands: all that a resumed run must know and that is no tensor. Plain data, stored as JSON."""
+"""The state of a run without its tensors, as needed for a resume. Plain data, stored as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -7,14 +7,13 @@ from typing import Any
 
 @dataclass
 class RunState:
-    """The place of a run. `step` counts batches from its start, over all epochs and all processes.
+    """The state of a run. `step` counts batches from its start, over all epochs and processes.
 
-    `evaluated` is False when an epoch was trained to its end but its evaluation was cut off. `metrics_bytes` is the
-    length of metrics.jsonl at this point: what was written later, by a process that was then killed, is done again.
-    `meter` is the part of an epoch that was measured so far, `last` the report of the last whole epoch. `best_epoch`
-    is 0 before the first evaluation; `best_accuracy` None without a val split; `rise_epoch` is the last epoch whose
-    accuracy was higher than all before. `seconds` is the time spent so far; `wait_s` of it
-    and `work_s` are what waiting for data and training took in the whole epochs, over `timed_steps`.
+    `evaluated` is False if an epoch was trained but its evaluation was interrupted. `metrics_bytes` is the length of
+    metrics.jsonl at this point; a resume drops later lines. `meter` has the measurements of the current epoch, `last`
+    the report of the last whole epoch. `best_epoch` is 0 before the first evaluation; `best_accuracy` is None without
+    a val split; `rise_epoch` is the last epoch with a new highest accuracy. `seconds` is the time spent so far;
+    `wait_s` and `work_s` are the seconds of waiting for data and of training in whole epochs, over `timed_steps`.
     """
 
     step: int = 0
@@ -31,18 +30,18 @@ class RunState:
     last: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The form in which it is stored inside a checkpoint."""
+        """Return the form stored in a checkpoint."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "RunState":
-        """Read the stored form; raises ValueError or TypeError when it is something else."""
+        """Parse the stored form; raise ValueError or TypeError if it is invalid."""
         return cls(**json.loads(text))
 
     def improves(self, epoch: int, accuracy: float | None) -> bool:
-        """Take note of an epoch's val accuracy; true when it is the best. Without a val split the last epoch is best.
+        """Record an epoch's val accuracy; return True if it is the best so far, or equal to it.
 
-        Of equals the later one is kept: it has seen more.
+        Without a val split every epoch is the best so far.
         """
         before = self.best_accuracy
         if accuracy is None or before is None or accuracy > before:
@@ -53,15 +52,15 @@ class RunState:
         return True
 
     def add_times(self, wait_s: float, work_s: float, steps: int) -> None:
-        """Add what was timed of an epoch, evaluation apart."""
+        """Add the times of an epoch in seconds, without evaluation."""
         self.wait_s += wait_s
         self.work_s += work_s
         self.timed_steps += steps
 
     def is_over(self, total_steps: int, steps: int, patience: int | None) -> bool:
-        """Whether nothing is left to do: all steps are trained and evaluated, or val has not improved for too long.
+        """Return True if all steps are trained and evaluated, or val has not improved for `patience` epochs.
 
-        `steps` is the length of an epoch; `patience` counts the epochs since the last rise.
+        `steps` is the length of an epoch.
         """
         if self.step == 0 or self.step % steps or not self.evaluated:
             return False

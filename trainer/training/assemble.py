@@ -1,7 +1,6 @@
 """Puts a run's network, optimizer, precision and step together, for `trainer run` and for what measures it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from trainer.nn.all_reduce import OverRanks
@@ -15,17 +14,17 @@ from trainer.training.finetune import start_from
 
 
 def network_and_step(
-    plan: RunPlan, rates: list[float], home: Path, tell: Callable[[str], None], fresh: bool = True
+    plan: RunPlan, rates: list[float], tell: Callable[[str], None], fresh: bool = True
 ) -> tuple[Any, TrainStep]:
     """The network, and the step that trains it with the rate of each update from `rates`.
 
-    A user's model and the weights of --init are looked for in `home`; `tell` is given a sentence for each thing done to
-    the weights. A run that goes on is not `fresh`: it has weights of its own. Raises TrainerError and ContractError.
+    `tell` receives a message per change of the weights. A resumed run is not `fresh`: it has its own weights. Raise
+    TrainerError and ContractError.
     """
     config, effect = plan.config, plan.effect
     classes = len(plan.dataset.classes)
-    network = build_network(config.model, home, classes, plan.pixels.size, effect)
-    for said in start_from(network, config, home, classes, plan.pixels.size, fresh):
+    network = build_network(config.model, plan.home, classes, plan.pixels.size, effect)
+    for said in start_from(network, config, plan.home, classes, plan.pixels.size, fresh):
         tell(said)
     groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
     optimizer = OPTIMIZERS[plan.optimizer].make(groups, rates)

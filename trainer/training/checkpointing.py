@@ -12,11 +12,9 @@ from schemas.storage.files import naming, sync, until_uninterrupted
 from trainer.nn.step import TrainStep
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint, kill_points
-from trainer.runs.folder import BEST, LAST, METRICS
+from trainer.runs.folder import BEST, LAST, METRICS, OLDER, older_checkpoints, partial_checkpoint
 from trainer.runs.resume import same_data
 from trainer.runs.state import RunState
-
-OLDER = "step-{:09d}.ckpt"
 
 
 class Checkpointer:
@@ -51,12 +49,12 @@ class Checkpointer:
         older = self.folder / OLDER.format(self.state.step)
         checkpoint.save(older, weights, meta, training)
         self._link(older)
-        for path in sorted(self.folder.glob("step-*.ckpt"))[: -self.plan.config.keep]:
+        for path in older_checkpoints(self.folder)[: -self.plan.config.keep]:
             path.unlink(missing_ok=True)
 
     @until_uninterrupted
     def _link(self, older: Path) -> None:
-        part = self.folder / f".link-{os.getpid()}.ckpt"
+        part = partial_checkpoint(self.folder / LAST)
         part.unlink(missing_ok=True)
         try:
             os.link(older, part)
@@ -87,7 +85,7 @@ class Checkpointer:
 
         Raises ContractError when checkpoints are there and none is sound, or when they are of another dataset.
         """
-        paths = [self.folder / LAST, *sorted(self.folder.glob("step-*.ckpt"), reverse=True)]
+        paths = [self.folder / LAST, *reversed(older_checkpoints(self.folder))]
         damage = None
         for path in [path for path in paths if path.exists()]:
             try:

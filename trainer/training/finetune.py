@@ -7,7 +7,7 @@ from typing import Any
 from schemas.counting import many
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.errors import TrainerError, WrongUsage, disk_error_behind
+from trainer.errors import TrainerError, WrongUsage, raise_disk_error
 from trainer.nn.models.mindcv_names import MINDCV_NAMES, agreeing_size, fold_epsilon, from_mindcv
 from trainer.nn.optimizer import begins, parse_scales
 from trainer.runs import checkpoint
@@ -83,9 +83,7 @@ def _read(file: Path) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     try:
         weights = mindspore.load_checkpoint(str(file))
     except (ValueError, RuntimeError, TypeError) as error:
-        if (behind := disk_error_behind(error)) is not None:
-            behind.filename = str(file)
-            raise behind from None
+        raise_disk_error(error, file)
         weights = {checkpoint.META: None}  # load below says what is wrong with it
     if checkpoint.META not in weights:
         return weights, None

@@ -74,7 +74,7 @@ def test_dry_run_plans_for_the_cores_and_memory_that_are_given(stripes: Path) ->
     assert "planned for 48 cores and 64.0 GiB of free memory\n" in told
     assert "48 decode" in told
     own = CliRunner().invoke(commands.cli, asked).stdout
-    assert "(this machine's); --plan-cores and --plan-memory take those of another\n" in own
+    assert "(this machine's); set --plan-cores and --plan-memory for another machine\n" in own
     small = json.loads(CliRunner().invoke(commands.cli, [*asked, "--plan-memory", "64MiB", "--json"]).stdout)
     assert small["planned_for"]["memory_bytes"] == 64 << 20
     assert "lowered" in next(one["why"] for one in small["decisions"] if one["setting"] == "prefetch")
@@ -223,7 +223,7 @@ def test_a_full_disk_is_one_sentence_and_another_try(
     with pytest.raises(SystemExit) as left:
         commands.main()
     assert left.value.code == 75
-    said = "Error: the disk is full (/runs/last.ckpt); with room again, the same command goes on\n"
+    said = "Error: the disk is full (/runs/last.ckpt); free some space, then run the same command again\n"
     assert capsys.readouterr().err == said
 
 

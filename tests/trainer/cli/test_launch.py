@@ -144,7 +144,7 @@ def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path
     code, _, err = finish(start("run", stripes, *QUICK, *many, cwd=tmp_path))
     assert code == 1, "the same command does not go on"
     last = tmp_path / "mine" / "last.ckpt"
-    assert f"was begun with 2 ranks, now it is 2; {NO_RESUME}; {use_weights(last)}" in err
+    assert f"was started with 2 ranks, now it is 2; {NO_RESUME}; {use_weights(last)}" in err
     other = [*QUICK, "--ranks", "2", "--batch-size", "8", "--epochs", "1", "--out", "other", "--init", last]
     code, _, err = finish(start("run", stripes, *other, cwd=tmp_path))
     assert code == 0, err

@@ -93,13 +93,13 @@ def test_measures_that_do_not_fit_are_left_out_by_rank_and_the_rest_keep_their_o
 
 
 def test_settings_are_those_that_differ_from_plain_defaults_unless_all_are_wanted() -> None:
-    decisions = [Decision("mode", "default", "graph", "speed"), Decision("lr", "1", "1", "asked for")]
+    decisions = [Decision("mode", "default", "graph", "speed"), Decision("lr", "1", "1", "requested")]
     brief, whole = io.StringIO(), io.StringIO()
     Lines(brief, 1).settings(decisions)
     Lines(whole, 1, verbose=True).settings(decisions)
     assert brief.getvalue().splitlines() == [
-        "setting  asked  in effect  why",
-        "lr       1      1          asked for",
+        "setting  requested  in effect  why",
+        "lr       1          1          requested",
         "plain defaults, shown with -v: 1 more setting",
     ]
     assert [line.split()[0] for line in whole.getvalue().splitlines()] == ["setting", "mode", "lr"]

@@ -16,13 +16,13 @@ def line(effect: InEffect, setting: str) -> Decision:
     return next(one for one in effect.decisions if one.setting == setting)
 
 
-def test_auto_takes_ascend_where_there_is_one_and_cpu_elsewhere() -> None:
+def test_default_device_is_ascend_if_available_else_cpu() -> None:
     assert decide(RunConfig("d"), ASCEND).device == "Ascend"
     assert decide(RunConfig("d", device="auto"), PLAIN).device == "CPU"
     assert decide(RunConfig("d", device="CPU"), ASCEND).device == "CPU"
 
 
-def test_ascend_asked_for_and_absent_is_refused_with_advice() -> None:
+def test_missing_ascend_is_rejected_with_advice() -> None:
     with pytest.raises(TrainerError, match=r"npu-smi info.*--device CPU"):
         decide(RunConfig("d", device="Ascend"), PLAIN)
 
@@ -55,11 +55,11 @@ def test_level_that_is_given_is_obeyed_on_cpu() -> None:
     assert effect.precision.amp_level == "O2"
     assert effect.precision.scaler is not None
     assert line(effect, "amp level") == Decision(
-        "amp level", "O2", "O2", "asked for, though float16 costs about twice on CPU"
+        "amp level", "O2", "O2", "requested, though float16 costs about twice on CPU"
     )
 
 
-def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
+def test_sink_requested_on_cpu_is_off_and_the_table_shows_it() -> None:
     effect = decide(RunConfig("d", sink=True), PLAIN)
     assert not effect.sink
     assert (line(effect, "sink").asked, line(effect, "sink").effect) == ("on", "off")
@@ -69,10 +69,10 @@ def test_sink_asked_for_on_cpu_is_off_and_said_to_be() -> None:
 def test_profiling_turns_the_sink_off_and_says_why() -> None:
     effect = decide(RunConfig("d", profile="2..4"), ASCEND)
     assert not effect.sink
-    assert line(effect, "sink").why == "--profile begins and ends at a step, and a sink hides the steps"
+    assert "--profile" in line(effect, "sink").why
 
 
-def test_more_workers_than_cores_are_lowered_and_said_to_be() -> None:
+def test_more_workers_than_cores_are_lowered_and_the_table_shows_it() -> None:
     effect = decide(RunConfig("d", workers=99), PLAIN)
     assert effect.workers == 2
     assert (line(effect, "workers").asked, line(effect, "workers").effect) == ("99", "2")
@@ -89,7 +89,7 @@ def test_graph_kernel_is_fused_in_graph_mode_on_ascend_only(machine: Machine, mo
     assert line(effect, "graph kernel").effect == ("on" if fused else "off")
 
 
-def test_cpu_keeps_to_one_thread_an_operator_so_that_a_run_can_be_repeated() -> None:
+def test_cpu_uses_one_thread_per_operator() -> None:
     call = Call("mindspore.device_context.cpu.op_tuning.threads_num", {"num": 1})
     assert call in decide(RunConfig("d", mode="pynative"), PLAIN).setup
     assert call in decide(RunConfig("d"), PLAIN).setup
@@ -109,7 +109,7 @@ def test_jit_level_has_its_effect_in_graph_mode_on_ascend_only(machine: Machine,
 def test_sink_size_reaches_the_training_call_and_is_explained() -> None:
     decided = decide(RunConfig("d", sink_size=100), ASCEND, steps=1000)
     assert str(decided.train) == "mindspore.train.Model.train(dataset_sink_mode=True, sink_size=100)"
-    assert (decided.seen, line(decided, "seen").effect) == (100, "every 100 steps")
+    assert (decided.callback_steps, line(decided, "callbacks").effect) == (100, "every 100 steps")
 
 
 def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu() -> None:
@@ -123,7 +123,7 @@ def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu()
     assert on_ascend.amp.make(network) is not network
 
 
-def test_numpy_2_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_2_is_rejected_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numpy.__version__", "2.1.0")
     with pytest.raises(TrainerError, match=r"NumPy 2\.1\.0 is installed.*pip install 'numpy<2'"):
         apply(decide(RunConfig("d"), PLAIN))
@@ -172,7 +172,7 @@ def test_ranks_of_an_msrun_of_the_users_own_are_taken_and_another_number_refused
     third = Machine(ascend=False, cores=8, rank=2, ranks=4)
     effect = decide(RunConfig("d"), third)
     assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 2, 2)
-    with pytest.raises(TrainerError, match="--ranks 2 was asked for, but msrun has started 4"):
+    with pytest.raises(TrainerError, match="--ranks 2 was requested, but msrun has started 4"):
         decide(RunConfig("d", ranks=2), third)
 
 
@@ -183,13 +183,15 @@ def test_rank_is_always_given() -> None:
 
 def test_table_is_aligned() -> None:
     assert table([Decision("sink", "on", "off", "CPU"), Decision("amp level", "default", "O0", "dear")]) == (
-        "setting    asked    in effect  why\nsink       on       off        CPU\namp level  default  O0         dear"
+        "setting    requested  in effect  why\n"
+        "sink       on         off        CPU\n"
+        "amp level  default    O0         dear"
     )
 
 
 def test_table_for_ascend_says_what_is_left_to_mindspore() -> None:
     effect = decide(RunConfig("d"), ASCEND)
-    assert "O0 and O1 launch kernel by kernel, O2 the whole graph" in line(effect, "jit level").why
+    assert line(effect, "jit level").effect == "default"
     assert line(effect, "precision mode").effect == "must_keep_origin_dtype"
     assert (line(effect, "compile cache").asked, line(effect, "compile cache").effect) == ("default", "off")
     cached = line(decide(RunConfig("d"), replace(ASCEND, compile_cache=True)), "compile cache")
@@ -201,7 +203,7 @@ def test_binding_needs_processes_that_the_program_starts() -> None:
     assert line(decide(RunConfig("d", ranks=2, bind="core"), ASCEND), "bind").why == "msrun --bind_core=True"
     with pytest.raises(WrongUsage, match="--bind numa binds the processes of --ranks; give --ranks"):
         decide(RunConfig("d", bind="numa"), ASCEND)
-    with pytest.raises(WrongUsage, match="or bind with your msrun"):
+    with pytest.raises(WrongUsage, match="or let msrun bind them"):
         decide(RunConfig("d", bind="core"), replace(ASCEND, ranks=4))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.examples import ROOT
 from trainer.config import RunConfig
-from trainer.decisions import Begun, Decision
+from trainer.decisions import Decision, StartSettings
 from trainer.device.context import InEffect, Machine, decide
 from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 
@@ -56,17 +56,17 @@ def test_cap_is_set_only_where_convolutions_are_slow_without_it(
     assert kernels.decision.effect == level
 
 
-def test_row_says_what_was_asked_what_is_in_effect_and_why() -> None:
+def test_decision_has_request_effect_and_reason() -> None:
     capped = line(decide(RunConfig("d"), Machine(ascend=False, cores=2, processor=WIDE)))
     assert (capped.asked, capped.effect) == ("default", "AVX2")
-    assert "MindSpore 2.10.0 take oneDNN's reference path" in capped.why
+    assert "MindSpore 2.10.0 use oneDNN's reference path" in capped.why
     wish = by_user("AVX512_CORE", variable="DNNL_MAX_CPU_ISA")
     kept = line(decide(RunConfig("d"), Machine(ascend=False, cores=2, processor=wish)))
     assert (kept.asked, kept.effect) == ("AVX512_CORE", "AVX512_CORE")
-    assert kept.why.startswith("DNNL_MAX_CPU_ISA is set; convolutions take oneDNN's reference path")
+    assert kept.why.startswith("DNNL_MAX_CPU_ISA is set; convolutions use oneDNN's reference path")
 
 
-def test_ascend_computes_without_them() -> None:
+def test_ascend_has_no_cpu_kernels() -> None:
     effect = decide(RunConfig("d"), Machine(ascend=True, cores=2, processor=WIDE))
     assert effect.kernels is None
     assert "CPU kernels" not in [one.setting for one in effect.decisions]
@@ -84,14 +84,12 @@ def test_ascend_computes_without_them() -> None:
         ({**dict.fromkeys(OURS, "AVX2"), "ONEDNN_MAX_CPU_ISA": "AVX"}, "ONEDNN_MAX_CPU_ISA", "AVX"),
     ],
 )
-def test_wish_of_the_user_is_read_as_onednn_reads_it_and_told_from_our_own(
-    environment: dict[str, str], variable: str, value: str
-) -> None:
+def test_cap_of_the_user_is_read_as_in_onednn(environment: dict[str, str], variable: str, value: str) -> None:
     found = this_processor(environment)
     assert (found.variable, found.value) == (variable, value)
 
 
-def test_mindspore_of_before_reads_the_older_spelling_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_mindspore_reads_the_older_spelling_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.8.0")
     assert this_processor({"ONEDNN_MAX_CPU_ISA": "AVX"}).variable == ""
     assert this_processor({"DNNL_MAX_CPU_ISA": "AVX"}).variable == "DNNL_MAX_CPU_ISA"
@@ -121,24 +119,29 @@ def test_cap_is_set_for_the_process_and_its_children_in_both_spellings(monkeypat
         (by_user("AVX2"), "AVX2", None, "AVX2"),
     ],
 )
-def test_run_goes_on_with_what_it_began_with(processor: Processor, begun: str, cap: str | None, level: str) -> None:
-    kernels = decide_kernels(processor, Begun(begun, "2.10.0"))
+def test_resume_keeps_the_kernels(processor: Processor, begun: str, cap: str | None, level: str) -> None:
+    kernels = decide_kernels(processor, StartSettings(begun, "2.10.0"))
     assert (kernels.cap, kernels.level, kernels.warning) == (cap, level, "")
 
 
 @pytest.mark.parametrize(
     ("processor", "begun", "level", "why"),
     [
-        (NARROW, Begun("AVX512_CORE", "2.10.0"), "AVX2", "'AVX512_CORE', which this CPU lacks; with 'AVX2'"),
-        (replace(NARROW, best="AVX"), Begun("AVX2", "2.10.0"), "AVX", "'AVX2', which this CPU lacks; with 'AVX'"),
-        (replace(NARROW, best=None), Begun("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
-        (WIDE, Begun("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
-        (by_user("AVX"), Begun("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
-        (WIDE, Begun("AVX512_CORE", "2.8.0"), "AVX2", "began on MindSpore 2.8.0, now it is 2.10.0"),
-        (WIDE, Begun("", "2.10.0"), "AVX2", "did not note its CPU kernels; unless they were AVX2"),
+        (NARROW, StartSettings("AVX512_CORE", "2.10.0"), "AVX2", "'AVX512_CORE', which this CPU lacks; with 'AVX2'"),
+        (
+            replace(NARROW, best="AVX"),
+            StartSettings("AVX2", "2.10.0"),
+            "AVX",
+            "'AVX2', which this CPU lacks; with 'AVX'",
+        ),
+        (replace(NARROW, best=None), StartSettings("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
+        (WIDE, StartSettings("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
+        (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
+        (WIDE, StartSettings("AVX512_CORE", "2.8.0"), "AVX2", "began on MindSpore 2.8.0, now it is 2.10.0"),
+        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not record its CPU kernels; unless they were AVX2"),
     ],
 )
-def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: Begun, level: str, why: str) -> None:
+def test_inexact_resume_gives_the_reason(processor: Processor, begun: StartSettings, level: str, why: str) -> None:
     kernels = decide_kernels(processor, begun)
     assert kernels.level == level
     assert why in kernels.warning
@@ -146,8 +149,8 @@ def test_resume_that_cannot_be_exact_says_why(processor: Processor, begun: Begun
 
 
 @pytest.mark.parametrize("processor", [NARROW, by_user("AVX512_CORE"), OLD])
-def test_older_run_is_not_doubted_where_nothing_was_changed_for_it(processor: Processor) -> None:
-    assert decide_kernels(processor, Begun("", processor.mindspore)).warning == ""
+def test_older_run_on_an_unaffected_cpu_gives_no_warning(processor: Processor) -> None:
+    assert decide_kernels(processor, StartSettings("", processor.mindspore)).warning == ""
 
 
 # One of each family of layers; the kernels of both modes are the same, and compiling takes most of a minute.
@@ -165,7 +168,7 @@ for model, side in (("tiny", 16), ("resnet18", 32), ("resnet50", 32), ("mobilene
                        mode="graph" if model == "tiny" else "pynative")
     plan = plan_run(config, this_machine("CPU"))
     apply(plan.effect)
-    CompiledStep(plan, Path.cwd()).compile()
+    CompiledStep(plan).compile()
     print("STEP", model, flush=True)
 """
 

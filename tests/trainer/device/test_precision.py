@@ -26,6 +26,6 @@ def test_loss_scale_follows_the_level_unless_given(
 
 
 @pytest.mark.parametrize("scale", ["0.5", "nan", "inf", "-1", "3.5e38", "dynamics"])
-def test_loss_scale_of_another_kind_is_refused(scale: str) -> None:
+def test_loss_scale_of_another_kind_is_rejected(scale: str) -> None:
     with pytest.raises(TrainerError, match="neither 'none', 'dynamic' nor a number"):
         decide_precision(RunConfig("d", loss_scale=scale), "CPU")

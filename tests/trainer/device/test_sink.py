@@ -24,22 +24,30 @@ def ascend(steps: int, graph: bool = True, **asked: object) -> Sink:
 )
 def test_size_divides_the_epoch(steps: int, asked: int | None, size: int) -> None:
     sink = ascend(steps, sink_size=asked)
-    assert (sink.size, sink.seen, sink.call.arguments) == (size, size, {"dataset_sink_mode": True, "sink_size": size})
+    assert (sink.size, sink.callback_steps, sink.call.arguments) == (
+        size,
+        size,
+        {"dataset_sink_mode": True, "sink_size": size},
+    )
 
 
-def test_cadence_is_said_beforehand() -> None:
+def test_callback_interval_is_in_the_table() -> None:
     told = {one.setting: (one.asked, one.effect, one.why) for one in ascend(1000, sink_size=300).decisions}
-    assert told["sink size"] == ("300", "250", "the largest below that divides the epoch of 1000")
-    assert told["seen"] == ("default", "every 250 steps", "when loss, stop signals and --save-every are looked at")
+    assert told["sink size"] == ("300", "250", "the next lower divisor of the epoch of 1000")
+    assert told["callbacks"][:2] == ("default", "every 250 steps")
 
 
-def test_in_pynative_mode_each_step_of_a_sink_is_seen() -> None:
-    assert ascend(1000, graph=False, sink=True, sink_size=100).seen == 1
+def test_pynative_mode_has_callbacks_at_every_step() -> None:
+    assert ascend(1000, graph=False, sink=True, sink_size=100).callback_steps == 1
 
 
 def test_on_cpu_nothing_sinks_and_no_size_reaches_mindspore() -> None:
     sink = decide_sink(RunConfig("d", sink=True, sink_size=5), "CPU", True, 10)
-    assert (sink.on, sink.seen, sink.call.arguments) == (False, 1, {"dataset_sink_mode": False, "sink_size": -1})
+    assert (sink.on, sink.callback_steps, sink.call.arguments) == (
+        False,
+        1,
+        {"dataset_sink_mode": False, "sink_size": -1},
+    )
 
 
 @given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400), st.data())
@@ -70,7 +78,7 @@ def test_a_run_without_sink_has_a_pipeline_per_epoch_and_resumes_exactly() -> No
     ("config", "fast", "effect"),
     [(RunConfig("d"), True, "order exact, augmentation redrawn"), (RunConfig("d", exact_resume=True), False, "exact")],
 )
-def test_a_sunk_run_keeps_its_pipeline_and_skips_to_the_step_unless_exactness_is_asked_for(
+def test_a_sunk_run_keeps_its_pipeline_and_skips_to_the_step_unless_exactness_is_requested(
     config: RunConfig, fast: bool, effect: str
 ) -> None:
     per_epoch, fast_recovery, (pipeline, resume) = decide_pipeline(config, sink=True)

@@ -164,7 +164,7 @@ def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.Monkey
 
 def listed(plan: Any, photos: Path) -> tuple[Path, ClassImages, list[str]]:
     told: list[str] = []
-    return *bench.given_images(plan, photos, told.append), told
+    return *bench.given_images(plan, photos, Path.cwd(), told.append), told
 
 
 @pytest.fixture

@@ -316,16 +316,16 @@ def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
     monkeypatch.setattr(Session, "rounds", lambda self, parts, *rest: {part.name: [] for part in parts})
     plan = plan_run(RunConfig(str(stripes), sink=sink), machine)
     session = Session(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
-    turns = diagnose._loop_turns(session, CompiledStep(plan, tmp_path), full=True)
+    turns = diagnose._loop_turns(session, CompiledStep(plan), full=True)
     assert list(turns) == loops
     assert diagnose._sink(plan, turns) == told
 
 
 def test_loop_of_a_sink_is_warm_after_one_callback(stripes: Path, tmp_path: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), device="Ascend"), Machine(ascend=True, cores=8))
-    part = loop_part("loop, sink on", plan, CompiledStep(plan, tmp_path))
+    part = loop_part("loop, sink on", plan, CompiledStep(plan))
     assert part.warm == 1, "one callback stands for a whole sink"
     assert plan.effect.train.arguments["dataset_sink_mode"] is True
     off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
-    assert loop_part("loop, sink off", off, CompiledStep(off, tmp_path)).warm == 2 + off.effect.prefetch
-    assert loop_part("loop, sink off", off, CompiledStep(off, tmp_path), full=True).warm == 2
+    assert loop_part("loop, sink off", off, CompiledStep(off)).warm == 2 + off.effect.prefetch
+    assert loop_part("loop, sink off", off, CompiledStep(off), full=True).warm == 2

@@ -61,7 +61,7 @@ def trials(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     plan = plan_run(RunConfig(str(stripes), device="CPU"), machine)
     session = Scripted(plan, tmp_path, 10.0, StopSignals(), lambda text: None)
     session.loops = {}
-    return Trials(session, CompiledStep(plan, tmp_path), RATES)
+    return Trials(session, CompiledStep(plan), RATES)
 
 
 def script(trials: Trials, more: Sequence[float] = (101.0,)) -> None:

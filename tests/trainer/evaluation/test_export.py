@@ -9,7 +9,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from trainer.config import RunConfig
-from trainer.device.context import InEffect, check_export, one_by_one
+from trainer.device.context import InEffect, check_export, pynative
 from trainer.errors import TrainerError
 from trainer.evaluation import export
 from trainer.evaluation.onnx_cells import prepare_for_onnx
@@ -73,7 +73,7 @@ def test_network_prepared_for_onnx_gives_the_same_outputs_and_keeps_its_weights(
     prepare_for_onnx(network)
     left = [cell for _, cell in network.cells_and_names() if isinstance(cell, lacking)]
     assert not [cell for cell in left if getattr(cell, "use_pad", True)]
-    with one_by_one(cpu):
+    with pynative(cpu):
         np.testing.assert_allclose(network(images).asnumpy(), before, atol=1e-6)
     assert [parameter.name for parameter in network.get_parameters()] == names
 

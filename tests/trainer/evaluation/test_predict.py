@@ -75,7 +75,7 @@ def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> Non
 
 
 def test_inputs_that_are_not_there_or_mixed_or_empty_are_refused(stripes: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match="gone is not there; give image files"):
+    with pytest.raises(TrainerError, match="gone does not exist; give image files"):
         find_files([tmp_path / "gone"])
     with pytest.raises(TrainerError, match="no files in"):
         find_files([tmp_path])

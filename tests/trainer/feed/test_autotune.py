@@ -10,7 +10,7 @@ from trainer import loop
 from trainer.cli.progress import Lines
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
-from trainer.feed.autotune import Finding, keep_finding, read_finding
+from trainer.feed.autotune import Tuned, keep_tuned, read_tuned
 from trainer.signals import StopSignals
 
 REPORT = {
@@ -25,29 +25,28 @@ REPORT = {
 }
 
 
-def test_finding_is_the_decoders_and_the_longest_queue() -> None:
-    assert read_finding(json.dumps(REPORT)) == Finding("Dataset Pipeline is not the bottleneck.", 6, 12)
+def test_result_has_the_decoders_and_the_longest_queue() -> None:
+    assert read_tuned(json.dumps(REPORT)) == Tuned("Dataset Pipeline is not the bottleneck.", 6, 12)
 
 
-def test_finding_is_kept_as_a_configuration_of_the_next_run(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+def test_result_is_stored_as_a_configuration_of_the_next_run(tmp_path: Path) -> None:
     (tmp_path / "autotune_0.json").write_text(json.dumps(REPORT))
-    [told] = keep_finding(tmp_path, tmp_path / "run")
-    assert told.endswith(f"workers 6, prefetch 12; for the next run: --config {tmp_path / 'run' / 'autotune.toml'}")
-    assert (tmp_path / "run" / "autotune.toml").read_text() == "workers = 6\nprefetch = 12\n"
+    report, config = tmp_path / "report.json", tmp_path / "tuned.toml"
+    message = keep_tuned(tmp_path, report, config)
+    assert message.endswith(f"workers 6, prefetch 12; for the next run: --config {config}")
+    assert config.read_text() == "workers = 6\nprefetch = 12\n"
 
 
-@pytest.mark.parametrize(("content", "told"), [(None, "too short"), ("{}", "unknown form")])
-def test_finding_that_is_not_there_is_said_to_be_so(content: str | None, told: str, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+@pytest.mark.parametrize(("content", "message"), [(None, "too short"), ("{}", "unknown format")])
+def test_missing_result_is_reported(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "autotune_0.json").write_text(content)
-    assert told in next(keep_finding(tmp_path, tmp_path / "run"))
-    assert not (tmp_path / "run" / "autotune.toml").exists()
+    assert message in keep_tuned(tmp_path, tmp_path / "report.json", tmp_path / "tuned.toml")
+    assert not (tmp_path / "tuned.toml").exists()
 
 
 @pytest.mark.slow
-def test_run_is_tuned_and_tells_what_was_found(
+def test_run_is_tuned_and_reports_the_result(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

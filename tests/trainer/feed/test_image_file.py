@@ -9,15 +9,13 @@ from trainer.feed.image_file import read_file
 from trainer.feed.picture import Unreadable
 
 
-def test_a_regular_file_is_read_whole_also_by_a_link(tmp_path: Path) -> None:
+def test_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     (tmp_path / "link").symlink_to("a")
     assert read_file(tmp_path / "link", max_bytes=5) == b"12345"
 
 
-def test_what_is_no_regular_file_is_rejected_by_its_kind_and_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_special_file_is_rejected_without_blocking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket may not be long
     os.mkfifo("fifo")
     with socket.socket(socket.AF_UNIX) as bound:
@@ -27,9 +25,7 @@ def test_what_is_no_regular_file_is_rejected_by_its_kind_and_not_waited_for(
                 read_file(Path(name))
 
 
-def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fifo_that_replaces_a_file_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"1")
     real_open = os.open
@@ -62,7 +58,7 @@ def test_a_file_above_the_limit_is_rejected_unread(tmp_path: Path) -> None:
         read_file(path)
 
 
-def test_a_file_that_says_it_is_empty_is_read_up_to_the_limit() -> None:
+def test_file_of_unknown_size_is_read_up_to_the_limit() -> None:
     with pytest.raises(Unreadable, match="it has more than 10 bytes, the limit"):
         read_file(Path("/proc/self/status"), max_bytes=10)
 

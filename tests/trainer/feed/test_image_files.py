@@ -34,27 +34,27 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.EACCES, Unlisted), (errno.EIO, Busy)])
-def test_a_closed_folder_is_passed_over_and_told(
+def test_a_closed_folder_is_skipped_and_reported(
     photos: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[TrainerError]
 ) -> None:
     close(monkeypatch, photos / "b", number)
-    files, passed_over = find_files([photos])
+    files, skipped = find_files([photos])
     assert files == [photos / "a" / "1.jpg"]
     with pytest.raises(error, match=r"^1 folder could not be listed, .*photos/b' \("):
-        passed_over.check()
+        skipped.check()
 
 
-def test_nothing_but_a_closed_folder_is_no_empty_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_does_not_count_as_empty(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     close(monkeypatch, photos / "b", errno.EACCES)
     with pytest.raises(Unlisted, match="could not be listed"):
         find_files([photos / "b"])
 
 
-def test_a_link_to_a_folder_is_told_and_followed_when_it_is_named(photos: Path) -> None:
-    files, passed_over = find_files([photos])
+def test_link_to_a_folder_is_reported_and_followed_when_given(photos: Path) -> None:
+    files, skipped = find_files([photos])
     assert [file.name for file in files] == ["1.jpg", "2.jpg"]
-    passed_over.check()
-    (line,) = passed_over.lines()
+    skipped.check()
+    (line,) = skipped.lines()
     assert "1 link, " in line
     assert "photos/linked'" in line
     assert [file.name for file in find_files([photos / "linked"])[0]] == ["3.jpg"]
@@ -63,15 +63,15 @@ def test_a_link_to_a_folder_is_told_and_followed_when_it_is_named(photos: Path) 
 def test_system_folders_are_counted(photos: Path) -> None:
     (photos / "a" / "@eaDir").mkdir()
     (photos / "a" / "@eaDir" / "1.jpg").touch()
-    files, passed_over = find_files([photos / "a"])
+    files, skipped = find_files([photos / "a"])
     assert [file.name for file in files] == ["1.jpg"]
-    assert passed_over.lines() == ["files and folders of systems are passed over: 1 @eadir"]
+    assert skipped.lines() == ["system files and folders are skipped: 1 @eadir"]
 
 
-def test_an_input_that_cannot_be_looked_at_is_a_sentence(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_input_is_reported(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, **_: Any) -> os.stat_result:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "stat", fail)
-    with pytest.raises(Unlisted, match=r"cannot look at .*: Permission denied"):
+    with pytest.raises(Unlisted, match=r"cannot read .*: Permission denied"):
         find_files([photos])

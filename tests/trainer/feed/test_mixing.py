@@ -30,7 +30,7 @@ def train(folder: Path, cpu: InEffect, recipe: Recipe, skip: int = 0) -> list[tu
     return [pair for epoch in range(skip // 6, 2) for pair in iterator]
 
 
-def test_mixup_weighs_an_image_and_its_mirror_as_their_labels() -> None:
+def test_mixup_weights_images_and_labels_alike() -> None:
     images, labels = Mixer(3, 0.4, 0.0, 0).mix(numbered(), LABELS, np.random.default_rng(0))
     share = images[0, 0, 0, 0] / -5 + 1
     assert 0 < share < 1
@@ -39,7 +39,7 @@ def test_mixup_weighs_an_image_and_its_mirror_as_their_labels() -> None:
     np.testing.assert_allclose(labels[1], [0, 1, 0], atol=1e-6)
 
 
-def test_cutmix_takes_a_box_from_the_mirror_and_its_area_from_the_label() -> None:
+def test_cutmix_weights_labels_by_the_area_of_the_box() -> None:
     draw, mixer, boxes = np.random.default_rng(1), Mixer(3, 0.0, 1.0, 0), 0
     for _ in range(20):
         images, labels = mixer.mix(numbered(), LABELS, draw)
@@ -54,7 +54,7 @@ def test_cutmix_takes_a_box_from_the_mirror_and_its_area_from_the_label() -> Non
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
-def test_share_follows_the_beta_law_of_alpha(alpha: float) -> None:
+def test_share_has_the_beta_distribution_of_alpha(alpha: float) -> None:
     draw = np.random.default_rng(2)
     shares = [Mixer(3, alpha, 0.0, 0).mix(numbered()[:, :, :1, :1], LABELS, draw)[1][0, 0] for _ in range(2000)]
     assert np.mean(shares) == pytest.approx(0.5, abs=0.04)
@@ -80,7 +80,7 @@ def test_training_batches_carry_soft_labels_that_sum_to_one(
     assert min(labels.max(1).min() for _, labels in batches) < 0.99, "some images are of two classes"
 
 
-def test_pipeline_entered_at_a_step_mixes_as_the_undisturbed_one(stripes: Path, cpu: InEffect) -> None:
+def test_resumed_pipeline_mixes_like_an_uninterrupted_one(stripes: Path, cpu: InEffect) -> None:
     recipe = replace(RECIPES["none"], mixup=0.5, cutmix=1.0)
     whole, rest = train(stripes, cpu, recipe), train(stripes, cpu, recipe, skip=7)
     assert len(rest) == 5

@@ -100,47 +100,41 @@ def test_augmentation_changes_images_in_many_ways(name: str, cpu: InEffect) -> N
 
 
 @pytest.mark.parametrize("name", ["randaugment", "trivial"])
-def test_what_turning_leaves_empty_is_grey_not_black(name: str, cpu: InEffect) -> None:
+def test_rotation_fills_with_grey(name: str, cpu: InEffect) -> None:
     images = apply(RECIPES[name].train(32), picture(64, 64, 0), 200)
     assert sum(bool((image == augment.GREY).all(-1).any()) for image in images) > 5
 
 
 @pytest.mark.parametrize("operations", [augment.randaugment, augment.trivial])
-def test_no_image_is_shifted_out_of_sight(operations: Callable[[], list[Any]], cpu: InEffect) -> None:
+def test_no_image_is_shifted_out_of_view(operations: Callable[[], list[Any]], cpu: InEffect) -> None:
     image = np.random.default_rng(0).integers(150, 250, (64, 64, 3)).astype(np.uint8)
     augmented = apply(operations(), image, 300)
     assert max(float((one == augment.GREY).all(-1).mean()) for one in augmented) < 0.8
     assert 0.02 < np.mean([np.array_equal(one, image) for one in augmented]) < 0.25
 
 
-def test_strength_of_nothing_leaves_an_image_as_it_is(cpu: InEffect) -> None:
+def test_strength_0_does_not_change_an_image(cpu: InEffect) -> None:
     image = np.random.default_rng(0).integers(60, 200, (32, 32, 3)).astype(np.uint8)
-    for operation in augment._operations(augment.Strongest(0.99, 0.5, 135.0, 0.99, 6)):
+    for operation in augment._operations(augment.FullStrength(0.99, 0.5, 135.0, 0.99, 6)):
         np.testing.assert_array_equal(operation(0.0)(image), image)
         assert not np.array_equal(operation(1.0)(image), image)
 
 
-def test_own_recipe_is_found_beside_the_user_and_resolved_by_the_plan(
-    own: Path, stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(own)
+def test_user_recipe_is_found_in_the_given_directory(own: Path, stripes: Path, cpu: InEffect) -> None:
     config = RunConfig(str(stripes), recipe="ownrecipes:right", batch_size=8, cutmix=1.0)
-    plan = plan_run(config, Machine(ascend=False, cores=2))
+    plan = plan_run(config, Machine(ascend=False, cores=2), home=own)
     assert plan.pixels == Pixels(48, (10.0, 20.0, 30.0), (50.0,) * 3)
     assert (plan.recipe.mixup, plan.recipe.cutmix) == (0.2, 1.0)
     assert {line.setting: line.asked for line in plan.decisions}["mixup"] == "default"
     try_recipe(config.recipe, plan.recipe, 48)
 
 
-def test_checkpoint_is_evaluated_with_the_users_recipe(
-    own: Path, stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(own)
+def test_checkpoint_is_evaluated_with_the_users_recipe(own: Path, stripes: Path, cpu: InEffect) -> None:
     pixels = Pixels(48, (10.0, 20.0, 30.0), (50.0,) * 3)
     meta = Meta(RunConfig("x", recipe="ownrecipes:right"), ("across", "down", "plain"), "", pixels, 1, 1, None)
     checkpoint.save(own / "best.ckpt", find_factory("tiny", own)(num_classes=3), meta)
     asked = RunConfig("", device="CPU", workers=1)
-    assert evaluate_checkpoint(own, stripes, "val", asked, lambda lines: None, lambda: None).rows == 13
+    assert evaluate_checkpoint(own, stripes, "val", asked, lambda lines: None, lambda: None, home=own).rows == 13
 
 
 @pytest.mark.parametrize(
@@ -152,11 +146,11 @@ def test_checkpoint_is_evaluated_with_the_users_recipe(
         ("ownrecipes:listed", "returned a list, expected a trainer.feed.recipes.Recipe"),
         ("ownrecipes:asking", "cannot be called without arguments"),
         ("ownrecipes:unscaled", r"mean is \(0.5, 0.5, 0.5\), expected three numbers .* on the scale 0..255"),
-        ("ownrecipes:half", "gives only one of mean and std"),
+        ("ownrecipes:half", "sets only one of mean and std"),
         ("ownrecipes:sideless", "image_size is '48'"),
     ],
 )
-def test_own_recipe_that_is_none_is_refused(name: str, sentence: str, own: Path) -> None:
+def test_invalid_user_recipe_is_rejected(name: str, sentence: str, own: Path) -> None:
     with pytest.raises(TrainerError, match=sentence):
         find_recipe(name, own)
 
@@ -164,12 +158,12 @@ def test_own_recipe_that_is_none_is_refused(name: str, sentence: str, own: Path)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("grey", r"evaluate\(48\) makes uint8 of shape \(48, 48\) of a JPEG, expected uint8 of shape \(48, 48, 3\)"),
-        ("floats", r"train\(48\) makes float32 of shape \(3, 48, 48\)"),
+        ("grey", r"evaluate\(48\) returns uint8 of shape \(48, 48\), expected uint8 of shape \(48, 48, 3\)"),
+        ("floats", r"train\(48\) returns float32 of shape \(3, 48, 48\)"),
         ("fails", r"train\(48\) fails on a grey JPEG: map operation: \[Resize\] failed"),
     ],
 )
-def test_own_recipe_whose_images_do_not_fit_is_refused(name: str, sentence: str, own: Path, cpu: InEffect) -> None:
+def test_user_recipe_with_wrong_images_is_rejected(name: str, sentence: str, own: Path, cpu: InEffect) -> None:
     with pytest.raises(TrainerError, match=sentence):
         try_recipe(f"ownrecipes:{name}", find_recipe(f"ownrecipes:{name}", own), 48)
 

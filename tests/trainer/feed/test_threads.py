@@ -3,16 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config import RunConfig
-from trainer.decisions import Begun
+from trainer.decisions import StartSettings
 from trainer.device.context import Machine, decide
 from trainer.errors import TrainerError
-from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, held_bytes
+from trainer.feed.threads import LEAST_PREFETCH, OTHER_FILES, PREFETCH, Demand, decide_feed, queue_bytes
 
 PHOTOS = Demand(files=10, row_bytes=110_000, sample_bytes=3 * 224**2 * 4, batch_size=64)
 GIB = 1 << 30
 
 
-def test_plenty_of_everything_gives_a_worker_a_core_and_few_threads_beside() -> None:
+def test_large_machine_has_one_worker_per_core_and_few_other_threads() -> None:
     feed = decide_feed(None, None, 64, 512 * GIB, 1 << 20, PHOTOS)
     assert (feed.workers, feed.readers, feed.batchers, feed.prefetch) == (64, 8, 9, PREFETCH)
     assert feed.open_files == 10 * 9 + OTHER_FILES
@@ -31,40 +31,40 @@ def test_little_memory_costs_prefetch_first_then_workers() -> None:
     assert least.prefetch == LEAST_PREFETCH
     assert least.workers < 64
     assert "fewer than the 64 cores" in least.decisions[0].why
-    assert "lowered to hold no more than a quarter of the 2.0 GiB" in least.decisions[1].why
+    assert "lowered to fit a quarter of the 2.0 GiB" in least.decisions[1].why
 
 
 @given(st.integers(1, 256), st.integers(0, 1 << 40), st.integers(1, 1024), st.integers(16, 1024))
-def test_what_is_held_fits_a_quarter_of_memory_or_is_the_least(cores: int, memory: int, batch: int, side: int) -> None:
+def test_queues_fit_a_quarter_of_memory_or_are_minimal(cores: int, memory: int, batch: int, side: int) -> None:
     demand = Demand(1, 100_000, 3 * side**2 * 4, batch)
     feed = decide_feed(None, None, cores, memory, 1 << 20, demand)
     assert 1 <= feed.readers <= feed.workers <= cores
-    held = held_bytes(feed.workers, feed.batchers, feed.prefetch, demand)
+    held = queue_bytes(feed.workers, feed.batchers, feed.prefetch, demand)
     assert held <= memory // 4 or (feed.workers, feed.prefetch) == (1, LEAST_PREFETCH)
 
 
-def test_more_workers_than_this_process_may_use_are_given_up_to_the_cores_of_the_host() -> None:
+def test_requested_workers_are_limited_by_the_cores_of_the_host() -> None:
     feed = decide_feed(2, None, 1, None, 1 << 20, PHOTOS, host_cores=2)
     assert feed.workers == 2
     assert "may use 1 of the host's 2 cores" in feed.decisions[0].why
     assert decide_feed(3, None, 1, None, 1 << 20, PHOTOS, host_cores=2).workers == 2
 
 
-def test_what_is_asked_for_is_obeyed_whatever_the_memory() -> None:
+def test_requested_values_are_used_whatever_the_memory() -> None:
     feed = decide_feed(3, 16, 8, 1, 1 << 20, PHOTOS)
     assert (feed.workers, feed.prefetch) == (3, 16)
     assert [line.asked for line in feed.decisions] == ["3", "16"]
 
 
-def test_readers_give_way_to_the_limit_of_open_files() -> None:
+def test_readers_are_limited_by_open_files() -> None:
     demand = Demand(300, 1, 1, 1)
     assert decide_feed(None, None, 64, None, 1 << 20, demand).readers == 8
     assert decide_feed(None, None, 64, None, 1200, demand).readers == 2
 
 
-def test_files_that_cannot_be_open_at_once_are_refused_with_the_figures() -> None:
+def test_too_many_files_are_rejected_with_the_limit() -> None:
     with pytest.raises(
-        TrainerError, match=r"reading 500 files at once takes 1256 open files, .* limit is 1024; raise it"
+        TrainerError, match=r"reading 500 files at once needs 1256 open files, .* limit is 1024; raise it"
     ):
         decide_feed(None, None, 8, None, 1024, Demand(500, 1, 1, 1))
 
@@ -75,36 +75,36 @@ def test_machines_memory_and_files_reach_the_decision() -> None:
     assert (effect.readers, effect.open_files) == (1, 276)
 
 
-def test_run_goes_on_with_the_workers_that_it_began_with() -> None:
-    fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, Begun("", "", workers=8))
+def test_resume_keeps_the_number_of_workers() -> None:
+    fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, StartSettings("", "", workers=8))
     assert (fewer.workers, fewer.warning) == (8, ""), "whatever the cores and memory of this process"
     assert fewer.decisions[0].why.startswith("as this run began: ")
     assert not fewer.decisions[0].plain
-    more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, Begun("", "", workers=2))
+    more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, StartSettings("", "", workers=2))
     assert (more.workers, more.warning) == (2, "")
 
 
 @pytest.mark.parametrize(
     ("asked", "begun", "workers", "why"),
     [
-        (None, 9, 2, "this run began with 9 workers, which MindSpore refuses on a host of 4 cores; with 2 the weights"),
+        (None, 9, 2, "this run began with 9 workers, too many for MindSpore on a host of 4 cores; with 2 the weights"),
         (3, 1, 3, "this run began with 1 worker, but --workers 3 makes it 3; the weights"),
         (None, None, 2, "this run has no record of its number of workers; unless it was 2, the weights"),
     ],
 )
-def test_resume_that_cannot_have_its_workers_says_what_will_differ(
+def test_resume_with_other_workers_gives_a_warning(
     asked: int | None, begun: int | None, workers: int, why: str
 ) -> None:
-    feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, Begun("", "", workers=begun))
+    feed = decide_feed(asked, None, 2, None, 1 << 20, PHOTOS, 4, StartSettings("", "", workers=begun))
     assert feed.workers == workers
     assert feed.warning.startswith(why)
-    assert "will differ from those of an undisturbed run" in feed.warning
+    assert "will differ from those of an uninterrupted run" in feed.warning
 
 
-def test_resume_that_draws_augmentation_again_needs_no_workers_of_before() -> None:
-    begun = Begun("", "", workers=2)
+def test_resume_that_redraws_augmentation_may_change_workers() -> None:
+    begun = StartSettings("", "", workers=2)
     machine = Machine(ascend=True, cores=8)
-    effect = decide(RunConfig("d"), machine, steps=40, begun=begun)
+    effect = decide(RunConfig("d"), machine, steps=40, start=begun)
     assert (effect.workers, effect.warnings) == (8, ())
-    assert decide(RunConfig("d", exact_resume=True), machine, steps=40, begun=begun).workers == 2
-    assert decide(RunConfig("d", exact_resume=True, workers=8), machine, steps=40, begun=begun).warnings
+    assert decide(RunConfig("d", exact_resume=True), machine, steps=40, start=begun).workers == 2
+    assert decide(RunConfig("d", exact_resume=True, workers=8), machine, steps=40, start=begun).warnings

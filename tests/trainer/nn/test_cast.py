@@ -7,7 +7,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from trainer.config import RunConfig
-from trainer.device.context import InEffect, one_by_one
+from trainer.device.context import InEffect, pynative
 from trainer.device.precision import decide_precision
 from trainer.errors import TrainerError
 from trainer.nn.cast import mixed
@@ -41,7 +41,7 @@ def net(middle: nn.Cell) -> nn.Cell:
 def run(network: nn.Cell, level: str, names: tuple[str, ...], effect: InEffect) -> Any:
     precision = decide_precision(RunConfig("d", amp_level=level), "CPU")
     changed = mixed(network, precision, names)
-    with one_by_one(effect):
+    with pynative(effect):
         return changed(Tensor(np.ones((2, 4), np.float32)))
 
 

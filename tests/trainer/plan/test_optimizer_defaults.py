@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from trainer.config import RunConfig
-from trainer.decisions import Begun
+from trainer.decisions import StartSettings
 from trainer.nn.models import MODELS
 from trainer.nn.optimizer import OPTIMIZERS
 from trainer.plan.optimizer_defaults import MODEL_DEFAULTS, OPTIMIZER_DEFAULTS, Updates, decide_updates
 
 
-def decided(batch: int, begun: Begun | None = None, **asked: object) -> Updates:
+def decided(batch: int, begun: StartSettings | None = None, **asked: object) -> Updates:
     return decide_updates(replace(RunConfig("d"), **asked), batch, begun)  # type: ignore[arg-type]
 
 
@@ -46,7 +46,7 @@ def test_rate_is_the_published_one_scaled_to_the_batch(
     assert (found.optimizer, found.lr, found.weight_decay) == (optimizer, lr, decay)
 
 
-def test_table_says_from_where_and_how() -> None:
+def test_table_shows_source_and_scaling() -> None:
     found = whys(decided(64, model="resnet18"))
     assert found["optimizer"] == ("default", "sgd", "for resnet18: He et al. 2016")
     why = "0.1 for sgd at batch 256 (He et al. 2016), scaled to batch 64 linearly; cosine"
@@ -56,29 +56,29 @@ def test_table_says_from_where_and_how() -> None:
     assert "scaled" not in whys(decided(256, model="resnet18"))["peak lr"][2]
 
 
-def test_what_was_asked_for_is_taken_as_it_is() -> None:
+def test_requested_values_are_used_unchanged() -> None:
     asked = decided(64, model="resnet18", optimizer="adamw", lr=0.07, weight_decay=0.0)
     assert (asked.optimizer, asked.lr, asked.weight_decay) == ("adamw", 0.07, 0.0)
-    assert whys(asked)["peak lr"] == ("0.07", "0.07", "asked for, not scaled; batch 64; cosine")
+    assert whys(asked)["peak lr"] == ("0.07", "0.07", "requested, not scaled; batch 64; cosine")
 
 
-def test_other_optimizer_than_the_models_own_has_its_own_rate() -> None:
+def test_optimizer_other_than_the_default_has_its_own_rate() -> None:
     found = decided(256, model="tiny", optimizer="sgd")
     assert (found.lr, found.weight_decay) == (0.1, 1e-4)
 
 
 @pytest.mark.parametrize("batch", range(1, 2000, 37))
-def test_rate_is_recorded_exactly_by_what_is_printed(batch: int) -> None:
+def test_printed_rate_is_exact(batch: int) -> None:
     found = decided(batch, model="vit_small")
     assert float(whys(found)["peak lr"][1]) == found.lr
 
 
-def test_run_goes_on_with_the_defaults_that_it_began_with() -> None:
-    begun = Begun("", "", optimizer="adamw", lr=3e-3, weight_decay=0.05)
+def test_resume_keeps_the_optimizer_defaults() -> None:
+    begun = StartSettings("", "", optimizer="adamw", lr=3e-3, weight_decay=0.05)
     found = decided(64, begun, model="resnet50")
     assert (found.optimizer, found.lr, found.weight_decay) == ("adamw", 3e-3, 0.05)
     assert {why.partition(";")[0] for _, _, why in whys(found).values()} == {"as this run began"}
     given = decided(64, begun, model="resnet50", lr=0.5, weight_decay=0.1)
     assert (given.optimizer, given.lr, given.weight_decay) == ("adamw", 0.5, 0.1)
-    unknown = decided(64, Begun("", ""), model="resnet50")
+    unknown = decided(64, StartSettings("", ""), model="resnet50")
     assert (unknown.optimizer, unknown.lr) == ("sgd", 0.025)

@@ -28,17 +28,17 @@ def dry_run(folder: Path, *arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("wrong", "kind", "sentence"),
     [
-        (["--profile", "5"], WrongUsage, "--profile 5 is no range of steps"),
+        (["--profile", "5"], WrongUsage, "--profile 5 is not a range of steps"),
         (["--lr-scale", "head"], WrongUsage, "--lr-scale head: expected PREFIX=FACTOR"),
-        (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or lies in"),
+        (["--model", "gone.nets:make"], WrongUsage, "model 'gone.nets:make': no module 'gone' is installed or in"),
         (["--init", "gone.ckpt"], WrongUsage, "gone.ckpt is neither a run folder nor a checkpoint"),
-        (["--init", "."], TrainerError, "holds no best.ckpt"),
+        (["--init", "."], TrainerError, "has no best.ckpt"),
         (["--batch-size", "49"], TrainerError, "larger than the train split (48 rows)"),
-        (["--out", "taken"], TrainerError, "taken is there already"),
+        (["--out", "taken"], TrainerError, "taken already exists"),
         (["--tensorboard"], TrainerError, "pip install tensorboardX"),
     ],
 )
-def test_run_that_cannot_begin_is_refused_dry(
+def test_dry_run_rejects_a_run_that_cannot_start(
     wrong: list[str], kind: type[Exception], sentence: str, stripes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
@@ -51,7 +51,7 @@ def test_run_that_cannot_begin_is_refused_dry(
 
 
 @pytest.mark.parametrize("name", ["train.mindrecord1", "train.mindrecord0.db", "val.mindrecord0"])
-def test_set_with_a_file_missing_or_cut_is_refused_dry(name: str, stripes: Path, tmp_path: Path) -> None:
+def test_dry_run_rejects_a_dataset_with_a_missing_or_truncated_file(name: str, stripes: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stripes, tmp_path / "set")
     os.truncate(folder / name, 9)
     with pytest.raises(ContractError, match=f"is damaged: {name} has 9 bytes, .* were sealed; restore it"):
@@ -61,29 +61,29 @@ def test_set_with_a_file_missing_or_cut_is_refused_dry(name: str, stripes: Path,
         raise dry_run(folder).exception or AssertionError
 
 
-def test_dry_run_says_what_it_did_not_check_and_imports_no_code_of_the_user(stripes: Path, untrained: Path) -> None:
+def test_dry_run_lists_unchecked_items_and_imports_no_user_code(stripes: Path, untrained: Path) -> None:
     Path("own_net.py").write_text("raise AssertionError('imported')")
     asked = ["--model", "own_net:make", "--init", str(untrained), "--freeze", "stem"]
     done = dry_run(stripes, *asked)
     assert done.exit_code == 0, done.exception
     unchecked = [
         "the bytes of the shards and their indexes",
-        "that own_net:make makes a network for 3 classes",
+        "that own_net:make returns a network for 3 classes",
         f"that the weights in {untrained} fit the model",
-        "that --freeze, --lr-scale and --keep-fp32 name parts of the model",
+        "that --freeze, --lr-scale and --keep-fp32 match parameters of the model",
     ]
     assert done.stdout.endswith("\nnot checked: " + "; ".join(unchecked) + "\n")
     assert json.loads(dry_run(stripes, *asked, "--json").stdout)["unchecked"] == unchecked
 
 
-def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path) -> None:
+def test_resume_does_not_need_the_initial_weights(stripes: Path) -> None:
     begin = ["--out", "mine", "--init", "gone.ckpt"]
     config = json.loads(dry_run(stripes, "--json").stdout)["config"]
     Path("mine").mkdir()
     Path("mine/config.json").write_text(json.dumps(config | {"out": "mine", "init": "gone.ckpt"}))
     assert isinstance(dry_run(stripes, *begin).exception, TrainerError)
     Path("mine/last.ckpt").touch()
-    assert "would go on with tiny" in dry_run(stripes, *begin).stdout
+    assert "would resume tiny" in dry_run(stripes, *begin).stdout
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,7 @@ def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path
     [("2", ["--ranks", "2"], "with 2 ranks, now it is 2"), ("2", [], "with 2 ranks, now it is 1")],
     ids=["as it began", "in one process: begun by an msrun of the user's own"],
 )
-def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
-    before: str, now: list[str], counts: str, stripes: Path
-) -> None:
+def test_run_of_several_ranks_cannot_be_resumed(before: str, now: list[str], counts: str, stripes: Path) -> None:
     begin = ["--out", "mine", "--batch-size", "8", *now]
     config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
     Path("mine").mkdir()
@@ -103,11 +101,11 @@ def test_run_of_several_ranks_does_not_go_on_and_the_way_out_is_named(
     Path("mine/last.ckpt").touch()
     said = str(dry_run(stripes, *begin).exception)
     run = Path("mine").resolve()
-    assert said.startswith(f"{run} was begun {counts}; a run of several ranks cannot go on where it stopped; ")
-    assert said.endswith(f"to begin another run from these weights, give --init {run}/last.ckpt and another --out")
+    assert said.startswith(f"{run} was started {counts}; a run of several ranks cannot be resumed; ")
+    assert said.endswith(f"to start a new run from these weights, give --init {run}/last.ckpt and another --out")
 
 
-def test_run_that_cannot_go_on_exactly_is_warned_of_dry(stripes: Path) -> None:
+def test_dry_run_warns_of_an_inexact_resume(stripes: Path) -> None:
     begin = ["--out", "mine"]
     config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
     Path("mine").mkdir()

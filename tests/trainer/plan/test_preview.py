@@ -39,7 +39,7 @@ def test_sheet_shows_rows_of_several_batches_where_each_is_mixed_otherwise(
     assert draw_preview(config, tmp_path / "sheet.png").images == shown
 
 
-def test_command_tells_what_it_drew_and_makes_no_run(
+def test_command_reports_the_sheet_and_creates_no_run(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def test_command_tells_what_it_drew_and_makes_no_run(
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.png"]
 
 
-def test_picture_is_the_image_before_it_was_normalised() -> None:
+def test_picture_is_the_image_before_normalisation() -> None:
     pixels = Pixels(4, (123.0, 116.0, 103.0), (58.0, 57.0, 56.0))
     image = np.random.default_rng(0).integers(0, 256, (4, 4, 3)).astype(np.uint8)
     normal = ((image - np.array(pixels.mean)) / np.array(pixels.std)).transpose(2, 0, 1).astype(np.float32)
@@ -79,7 +79,7 @@ def test_names_in_any_script_are_drawn(tmp_path: Path, make_set: object) -> None
     ("name", "sentence"),
     [("sheet.jpg", "must end in .png"), ("missing/sheet.png", "cannot write the preview .*No such file")],
 )
-def test_file_that_cannot_be_is_refused(name: str, sentence: str, stripes: Path, tmp_path: Path) -> None:
+def test_invalid_file_is_rejected(name: str, sentence: str, stripes: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=sentence):
         draw_preview(replace(QUICK, dataset=str(stripes)), tmp_path / name)
 

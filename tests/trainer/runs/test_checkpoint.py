@@ -32,7 +32,7 @@ def net(outputs: int = 3) -> nn.Cell:
     return nn.SequentialCell(nn.Dense(4, outputs), nn.BatchNorm1d(outputs))
 
 
-def test_weights_and_meaning_come_back(tmp_path: Path, cpu: InEffect) -> None:
+def test_weights_and_metadata_are_restored(tmp_path: Path, cpu: InEffect) -> None:
     network, other = net(), net()
     checkpoint.save(tmp_path / "best.ckpt", network, META)
     loaded, meta = checkpoint.load(tmp_path / "best.ckpt")
@@ -70,7 +70,7 @@ def test_failed_save_keeps_the_earlier_checkpoint(
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "text"])
-def test_damaged_file_is_refused(damage: str, tmp_path: Path, cpu: InEffect) -> None:
+def test_damaged_file_is_rejected(damage: str, tmp_path: Path, cpu: InEffect) -> None:
     path = tmp_path / "best.ckpt"
     checkpoint.save(path, net(), META)
     data = bytearray(path.read_bytes())
@@ -81,13 +81,13 @@ def test_damaged_file_is_refused(damage: str, tmp_path: Path, cpu: InEffect) -> 
         checkpoint.load(path)
 
 
-def test_checkpoint_of_another_program_is_refused(tmp_path: Path, cpu: InEffect) -> None:
+def test_checkpoint_of_another_program_is_rejected(tmp_path: Path, cpu: InEffect) -> None:
     mindspore.save_checkpoint(net(), str(tmp_path / "x.ckpt"), crc_check=True)
     with pytest.raises(ContractError, match="was not written by 'trainer run'"):
         checkpoint.load(tmp_path / "x.ckpt")
 
 
-def test_weights_of_another_model_are_refused(tmp_path: Path, cpu: InEffect) -> None:
+def test_weights_of_another_model_are_rejected(tmp_path: Path, cpu: InEffect) -> None:
     path = tmp_path / "best.ckpt"
     checkpoint.save(path, nn.SequentialCell(nn.Dense(4, 3)), META)
     loaded, _ = checkpoint.load(path)
@@ -95,7 +95,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path, cpu: InEffect) -> 
         checkpoint.restore(net(), loaded, path)
 
 
-def test_weights_of_another_width_are_refused(tmp_path: Path, cpu: InEffect) -> None:
+def test_weights_of_another_width_are_rejected(tmp_path: Path, cpu: InEffect) -> None:
     path = tmp_path / "best.ckpt"
     checkpoint.save(path, net(2), META)
     loaded, _ = checkpoint.load(path)
@@ -103,20 +103,20 @@ def test_weights_of_another_width_are_refused(tmp_path: Path, cpu: InEffect) -> 
         checkpoint.restore(net(3), loaded, path)
 
 
-def test_run_folder_stands_for_its_best_checkpoint(tmp_path: Path) -> None:
+def test_run_folder_means_its_best_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "best.ckpt").touch()
     assert checkpoint.find(tmp_path) == tmp_path / "best.ckpt"
     assert checkpoint.find(tmp_path / "best.ckpt") == tmp_path / "best.ckpt"
 
 
-def test_what_is_no_run_and_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=r"holds no best\.ckpt"):
+def test_other_paths_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"has no best\.ckpt"):
         checkpoint.find(tmp_path)
     with pytest.raises(TrainerError, match="neither a run folder nor a checkpoint"):
         checkpoint.find(tmp_path / "nothing")
 
 
-def test_training_state_comes_back_with_its_shapes_and_stays_out_of_the_weights(tmp_path: Path, cpu: InEffect) -> None:
+def test_training_state_is_restored_separately_from_the_weights(tmp_path: Path, cpu: InEffect) -> None:
     def state(fill: int) -> dict[str, mindspore.Parameter]:
         shapes: list[tuple[int, ...]] = [(), (1,), (2, 3)]
         return {f"p{len(s)}": mindspore.Parameter(np.full(s, fill, np.float32), name=f"p{len(s)}") for s in shapes}
@@ -134,9 +134,9 @@ def test_training_state_comes_back_with_its_shapes_and_stays_out_of_the_weights(
         checkpoint.fill({"p1": filled["p1"], "p2": filled["p2"]}, training.parameters, path)
 
 
-def test_weights_alone_are_nothing_to_go_on_from(tmp_path: Path, cpu: InEffect) -> None:
+def test_weights_alone_cannot_be_resumed(tmp_path: Path, cpu: InEffect) -> None:
     checkpoint.save(tmp_path / "best.ckpt", net(), META)
-    with pytest.raises(ContractError, match="holds weights only"):
+    with pytest.raises(ContractError, match="has weights only"):
         checkpoint.load_training(tmp_path / "best.ckpt")
 
 

@@ -23,9 +23,9 @@ def texts(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 12, 300])
-def test_curves_are_whole_xml_with_a_panel_a_measure(epochs: int, tmp_path: Path) -> None:
+def test_curves_are_valid_xml_with_one_panel_per_measure(epochs: int, tmp_path: Path) -> None:
     shown = texts(draw_curves(run(tmp_path, epochs)))
-    for title in ("Loss", "Accuracy on val", "Learning rate, end of epoch", "Images a second"):
+    for title in ("Loss", "Accuracy on val", "Learning rate, end of epoch", "Images per second"):
         assert title in shown
     assert {"train", "val", "1"} <= set(shown)
     assert len(shown) < 100, "ticks do not crowd"
@@ -37,8 +37,8 @@ def test_measure_that_is_missing_or_not_finite_is_left_out(tmp_path: Path) -> No
     assert "val" not in shown
 
 
-def test_file_without_epochs_or_without_json_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match="holds no epoch yet"):
+def test_file_without_epochs_or_without_json_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="has no epoch yet"):
         draw_curves(run(tmp_path, 0))
     (tmp_path / "metrics.jsonl").write_text("{")
     with pytest.raises(TrainerError, match="cannot read"):

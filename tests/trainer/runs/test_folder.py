@@ -24,13 +24,13 @@ def test_runs_are_numbered_by_dataset_and_never_reused() -> None:
         assert run == Path.cwd() / "runs" / f"flowers-{number}"
 
 
-def test_folder_in_which_nothing_was_written_is_taken_away_again() -> None:
+def test_empty_run_folder_is_removed() -> None:
     with pytest.raises(ZeroDivisionError), run_folder(None, DATA):
         raise ZeroDivisionError
     assert not Path("runs").exists()
 
 
-def test_given_name_is_used_even_when_the_folder_exists_empty() -> None:
+def test_existing_empty_folder_is_used() -> None:
     Path("mine").mkdir()
     with run_folder("mine", DATA) as run:
         (run / "kept").touch()
@@ -44,33 +44,34 @@ def test_earlier_run_is_never_touched(taken: str) -> None:
         Path("mine/best.ckpt").touch()
     else:
         Path("mine").touch()
-    with pytest.raises(TrainerError, match="mine is there already"), run_folder("mine", DATA):
+    with pytest.raises(TrainerError, match="mine already exists"), run_folder("mine", DATA):
         pass
 
 
-def test_run_inside_the_dataset_is_refused() -> None:
+def test_run_inside_the_dataset_is_rejected() -> None:
     with pytest.raises(TrainerError, match="inside the dataset"), run_folder("set/run", Path("set").resolve()):
         pass
 
 
-def test_run_folder_that_cannot_be_made_is_named() -> None:
+def test_run_folder_that_cannot_be_created_is_reported() -> None:
     Path("file").touch()
-    with pytest.raises(TrainerError, match="cannot make the run folder"), run_folder("file/run", DATA):
+    with pytest.raises(TrainerError, match="cannot create the run folder"), run_folder("file/run", DATA):
         pass
 
 
-def test_looking_for_the_next_folder_creates_nothing() -> None:
+def test_next_run_folder_creates_nothing() -> None:
     assert next_run_folder(None, DATA).name == "flowers-1"
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_scratch_takes_the_litter_away_and_comes_home(fails: bool, tmp_path: Path) -> None:
+def test_scratch_removes_its_folder_and_restores_the_directory(fails: bool, tmp_path: Path) -> None:
     home = Path.cwd()
     try:
-        with scratch(tmp_path):
+        with scratch(tmp_path) as folder:
             os.mkdir("rank_0")
-            assert Path.cwd().parent == tmp_path
+            assert (folder / "rank_0").is_dir()
+            assert folder.parent == tmp_path
             if fails:
                 raise ZeroDivisionError
     except ZeroDivisionError:
@@ -79,14 +80,14 @@ def test_scratch_takes_the_litter_away_and_comes_home(fails: bool, tmp_path: Pat
     assert os.listdir(tmp_path) == ["work"]
 
 
-def test_folder_in_which_a_process_trains_is_not_entered() -> None:
+def test_folder_of_a_running_process_is_rejected() -> None:
     with run_folder("mine", DATA) as run:
         (run / "config.json").touch()
         with pytest.raises(Busy, match="another process is training in"), run_folder("mine", DATA):
             pass
 
 
-def test_begun_run_is_entered_and_what_a_killed_process_left_is_taken_away() -> None:
+def test_existing_run_is_reused_without_temporary_files() -> None:
     Path("mine/.scratch-x/rank_0").mkdir(parents=True)
     for name in (".last-7.ckpt", ".result.json.part", "config.json", "last.ckpt"):
         Path("mine", name).touch()
@@ -107,30 +108,30 @@ def write(run: Path, files: dict[str, str]) -> Exception:
     return ZeroDivisionError()
 
 
-def test_run_that_came_to_nothing_leaves_nothing_that_hinders_the_right_command() -> None:
+def test_folder_of_a_run_without_steps_is_removed() -> None:
     fail_after({"config.json": "{}", "starts.jsonl": "{}", "steps.jsonl": "", "tensorboard/events": "head"})
     assert not Path("mine").exists()
 
 
 @pytest.mark.parametrize("came_of_it", ["steps.jsonl", "nonfinite.json", "last.ckpt"])
-def test_run_of_which_something_came_stays(came_of_it: str) -> None:
+def test_folder_of_a_run_with_results_is_kept(came_of_it: str) -> None:
     fail_after({"config.json": "{}", came_of_it: "x"})
     assert sorted(os.listdir("mine")) == sorted(["config.json", came_of_it])
 
 
-def test_run_that_an_earlier_process_began_stays() -> None:
+def test_folder_of_an_earlier_process_is_kept() -> None:
     write(Path("mine"), {"config.json": "{}"})
     fail_after({"starts.jsonl": "{}"})
     assert sorted(os.listdir("mine")) == ["config.json", "starts.jsonl"]
 
 
-def test_folder_with_nothing_but_what_a_killed_process_left_counts_as_empty() -> None:
+def test_folder_with_temporary_files_only_counts_as_empty() -> None:
     Path("mine/.scratch-x").mkdir(parents=True)
     with run_folder("mine", DATA) as run:
         assert os.listdir(run) == []
 
 
-def test_file_that_cannot_be_written_whole_leaves_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_earlier_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -18,7 +18,7 @@ from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.classification import Scores
 from trainer.runs import checkpoint, kill_points
-from trainer.runs.resume import finished, settled
+from trainer.runs.resume import find_run, finished
 from trainer.signals import StopSignals
 from trainer.training.progress import StepReport
 
@@ -105,7 +105,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", ["step:1", "step:11", "epoch.metrics:6", "epoch.best:6"])
-def test_killed_run_goes_on_to_the_very_weights_and_metrics(
+def test_killed_run_resumes_to_the_same_weights_and_metrics(
     place: str, stripes: Path, undisturbed: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(CONFIG, dataset=str(stripes))
@@ -115,7 +115,7 @@ def test_killed_run_goes_on_to_the_very_weights_and_metrics(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(kill_points, "reach", reach)
+        patch.setattr(kill_points, "kill_point", reach)
         with pytest.raises(Killed):
             train(config)
     assert finished(config) is None
@@ -125,18 +125,18 @@ def test_killed_run_goes_on_to_the_very_weights_and_metrics(
 
 
 @pytest.mark.parametrize("at", [(1, 3), (1, 6)], ids=["within an epoch", "before an evaluation"])
-def test_stopped_run_goes_on_to_the_very_weights_and_metrics(
+def test_stopped_run_resumes_to_the_same_weights_and_metrics(
     at: tuple[int, int], stripes: Path, undisturbed: object
 ) -> None:
     config = replace(CONFIG, dataset=str(stripes))
-    with pytest.raises(Interrupted, match=r"last\.ckpt; the same command with --resume goes on"):
+    with pytest.raises(Interrupted, match=r"last\.ckpt; resume it with the same command and --resume"):
         train(config, stop_at=at)
     assert checkpoint.load(Path("mine/last.ckpt"))[1].step == at[1]
     train(replace(config, resume=True))
     assert content(Path("mine")) == undisturbed
     starts = [json.loads(line) for line in Path("mine/starts.jsonl").read_text().splitlines()]
     assert [start["step"] for start in starts] == [0, at[1]]
-    assert starts[1]["decisions"][0] == {"setting": "device", "asked": "CPU", "effect": "CPU", "why": "asked for"}
+    assert starts[1]["decisions"][0] == {"setting": "device", "asked": "CPU", "effect": "CPU", "why": "requested"}
 
 
 def begun(config: RunConfig, folder: Path = Path("mine")) -> Path:
@@ -145,50 +145,52 @@ def begun(config: RunConfig, folder: Path = Path("mine")) -> Path:
     return folder
 
 
-def test_run_begun_with_other_options_is_refused_by_the_first_that_differs() -> None:
+def test_run_with_other_options_is_rejected_with_the_first_difference() -> None:
     begun(replace(CONFIG, lr=0.1, seed=3))
-    with pytest.raises(TrainerError, match=r"mine was begun with --lr 0\.1, now it is default; give the same options"):
+    with pytest.raises(
+        TrainerError, match=r"mine was started with --lr 0\.1, now it is default; give the same options"
+    ):
         finished(replace(CONFIG, seed=4))
 
 
-def test_older_run_with_the_optimizer_that_was_then_the_default_goes_on() -> None:
+def test_older_run_with_the_former_default_optimizer_resumes() -> None:
     begun(replace(CONFIG, optimizer="adamw"))
     assert finished(CONFIG) is None
-    with pytest.raises(TrainerError, match="begun with --optimizer adamw, now it is sgd"):
+    with pytest.raises(TrainerError, match="started with --optimizer adamw, now it is sgd"):
         finished(replace(CONFIG, optimizer="sgd"))
 
 
-def test_optimizer_that_was_asked_for_is_to_be_asked_for_again() -> None:
+def test_optimizer_that_was_requested_is_to_be_asked_for_again() -> None:
     begun(replace(CONFIG, optimizer="sgd"))
-    with pytest.raises(TrainerError, match="begun with --optimizer sgd, now it is default"):
+    with pytest.raises(TrainerError, match="started with --optimizer sgd, now it is default"):
         finished(CONFIG)
 
 
-def test_options_that_change_no_weight_may_differ_and_workers_too() -> None:
+def test_options_without_effect_on_weights_may_differ() -> None:
     begun(CONFIG)
     other = replace(CONFIG, log_every=1, keep=3, save_every=None, full_check=True, dataset="moved", resume=True)
     assert finished(replace(other, prefetch=3, workers=2)) is None
 
 
-def test_run_on_other_data_is_refused(stripes: Path, make_set: Callable[..., Path], cpu: InEffect) -> None:
+def test_run_on_other_data_is_rejected(stripes: Path, make_set: Callable[..., Path], cpu: InEffect) -> None:
     config = replace(CONFIG, dataset=str(stripes), epochs=1)
     train(config)
-    with pytest.raises(ContractError, match="begun on another dataset"):
+    with pytest.raises(ContractError, match="started on another dataset"):
         finished(replace(config, dataset=str(make_set({"train": 48}))))
 
 
-def test_resume_without_a_folder_takes_the_latest_unfinished_run_like_it() -> None:
+def test_resume_without_out_finds_the_latest_unfinished_run() -> None:
     config = replace(CONFIG, out=None, dataset="flowers", resume=True)
     for number, lr in ((2, None), (9, None), (10, None), (11, 0.5)):
         begun(replace(config, lr=lr), Path(f"runs/flowers-{number}"))
     Path("runs/flowers-10/result.json").touch()
-    assert settled(config).out == "runs/flowers-9"
+    assert find_run(config).out == "runs/flowers-9"
 
 
-@pytest.mark.parametrize(("out", "sentence"), [("mine", "holds no run to go on with"), (None, "no unfinished run")])
-def test_resume_with_nothing_to_go_on_with_is_refused(out: str | None, sentence: str) -> None:
+@pytest.mark.parametrize(("out", "sentence"), [("mine", "has no run to resume"), (None, "no unfinished run")])
+def test_resume_without_a_run_is_rejected(out: str | None, sentence: str) -> None:
     with pytest.raises(TrainerError, match=sentence):
-        settled(replace(CONFIG, out=out, resume=True))
+        find_run(replace(CONFIG, out=out, resume=True))
 
 
 def test_damaged_configuration_is_named() -> None:
@@ -197,7 +199,7 @@ def test_damaged_configuration_is_named() -> None:
         finished(CONFIG)
 
 
-def test_damaged_checkpoint_gives_way_to_the_one_before(stripes: Path, cpu: InEffect) -> None:
+def test_damaged_checkpoint_is_replaced_by_the_previous_one(stripes: Path, cpu: InEffect) -> None:
     config = replace(CONFIG, dataset=str(stripes), keep=2)
     with pytest.raises(Interrupted):
         train(config, stop_at=(2, 3))
@@ -210,9 +212,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(stripes: Path, cpu: InEf
     assert "last.ckpt is damaged" in stream.getvalue()
 
 
-def test_run_ends_early_when_val_does_not_improve_and_stays_ended(
-    stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_early_stopped_run_is_complete(stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(CONFIG, dataset=str(stripes), epochs=9, patience=2)
     scores = iter([0.5, 0.7, 0.7, 0.7])
     patch = monkeypatch.setattr

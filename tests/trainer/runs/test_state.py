@@ -3,7 +3,7 @@ import pytest
 from trainer.runs.state import RunState
 
 
-def test_best_is_the_later_of_equals_and_a_rise_is_a_true_one() -> None:
+def test_best_is_the_last_of_equals_and_a_rise_is_strict() -> None:
     state = RunState()
     taken = [state.improves(epoch, accuracy) for epoch, accuracy in enumerate([0.5, 0.7, 0.6, 0.7, 0.7], start=1)]
     assert taken == [True, True, False, True, True]
@@ -28,7 +28,7 @@ def test_without_a_val_split_the_last_epoch_is_best() -> None:
         (35, True, 1, 2, False),
     ],
 )
-def test_run_is_over_at_its_end_or_when_patience_is(
+def test_run_is_over_after_its_last_step_or_patience(
     step: int, evaluated: bool, rise: int, patience: int | None, over: bool
 ) -> None:
     state = RunState(step=step, evaluated=evaluated, rise_epoch=rise)

@@ -98,7 +98,7 @@ def test_weights_that_are_missing_or_damaged_are_refused(tmp_path: Path, cpu: In
     with pytest.raises(TrainerError, match="neither a run folder nor a checkpoint"):
         load_init(Net(3), tmp_path / "none.ckpt", 3)
     (tmp_path / "bad.ckpt").write_bytes(b"junk")
-    with pytest.raises(ContractError, match="damaged or no MindSpore checkpoint"):
+    with pytest.raises(ContractError, match="damaged or not a MindSpore checkpoint"):
         load_init(Net(3), tmp_path / "bad.ckpt", 3)
 
 
