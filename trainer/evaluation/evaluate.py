@@ -1,7 +1,6 @@
-"""Counts a network's hits on a split, each row exactly once; and `trainer eval`."""
+"""`trainer eval`: scores a checkpoint on a split, each row exactly once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.counting import many
@@ -9,39 +8,14 @@ from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
+from trainer.evaluation.details import TOP, Details, Evaluation
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
-from trainer.feed.pipeline import check_batch, check_labels, keyed_batches, pipeline_errors
+from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import check_files, demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
-USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows the side, can be read
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on;
-    `epoch` and `step` say how long it was trained.
-
-    `top5` is the share of rows whose label is among the five highest logits, None with five classes or fewer.
-    `confusion[label][predicted]` counts rows; `worst` are those of the highest loss, the worst first.
-    """
-
-    checkpoint: str
-    epoch: int
-    step: int
-    dataset: str
-    split: str
-    rows: int
-    correct: int
-    accuracy: float
-    top5: float | None
-    loss: float
-    same_data: bool
-    classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    worst: tuple[WorstRow, ...]
+USUAL_SIDE = 224  # pixels; for planning the pipeline before the checkpoint is read, which has the image size
 
 
 def evaluate_checkpoint(
@@ -50,32 +24,33 @@ def evaluate_checkpoint(
     split: str,
     asked: RunConfig,
     show: Show,
-    each_batch: Callable[[], None],
+    after_batch: Callable[[], None],
     keep: int = 20,
 ) -> Evaluation:
-    """Score a checkpoint, or a run's best one, on a split of a sealed dataset; `keep` of the worst rows are named.
+    """Score a checkpoint, or the best one of a run folder, on a split of a dataset; report `keep` of the worst rows.
 
-    `asked` carries device settings only; model, recipe and pixels are the checkpoint's. Raises TrainerError, or
-    ContractError when the data is damaged or has other classes.
+    Only the device settings of `asked` are used; model, recipe and pixels are those of the checkpoint. Raises
+    TrainerError, and ContractError if the data is damaged or has other classes.
     """
     file, folder = checkpoint.find(path).resolve(), folder.resolve()
     dataset = open_split(folder, split, asked.full_check)
     needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
     effect, home = in_effect(asked, show, needs), Path.cwd()
     with scratch(None), pipeline_errors(folder):
-        ready = restore(file, home, effect)
-        check_classes(ready.meta, dataset, file, folder)
-        check_labels(folder, dataset, split)
-        details = _examine(ready, dataset, folder, split, asked.batch_size, keep, each_batch)
+        model = restore(file, home, effect)
+        model.require_classifier("eval")
+        check_classes(model.meta, dataset, file, folder)
+        model.task.check_labels(folder, dataset, split)
+        details = _evaluate(model, dataset, folder, split, asked.batch_size, keep, after_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
-            f"{split} gave {many(details.rows, 'row')} of the {dataset.splits[split].rows} that were sealed; "
+            f"read {many(details.rows, 'row')} of the {dataset.splits[split].rows} sealed ones from {split}; "
             "run 'dataprep verify'"
         )
     return Evaluation(
         checkpoint=str(file),
-        epoch=ready.meta.epoch,
-        step=ready.meta.step,
+        epoch=model.meta.epoch,
+        step=model.meta.step,
         dataset=str(folder),
         split=split,
         rows=details.rows,
@@ -83,16 +58,17 @@ def evaluate_checkpoint(
         accuracy=details.correct / details.rows,
         top5=details.in_top / details.rows if len(dataset.classes) > TOP else None,
         loss=details.loss_sum / details.rows,
-        same_data=ready.meta.dataset_digest == dataset.digest,
+        same_data=model.meta.dataset_digest == dataset.digest,
         classes=details.by_class,
-        confusion=tuple(tuple(map(int, counts)) for counts in details.confusion),
+        confusion=details.confusion,
         worst=details.worst,
     )
 
 
 def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
-    """The sealed dataset, once the split's files are known to be those that were sealed. Raises TrainerError for a
-    split without rows, ContractError for damage.
+    """Return the dataset after checking the files of the split.
+
+    Raises TrainerError for a split without rows, ContractError for damage.
     """
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
@@ -101,31 +77,31 @@ def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
     return dataset
 
 
-def _examine(
-    ready: LoadedModel,
+def _evaluate(
+    model: LoadedModel,
     dataset: Dataset,
     folder: Path,
     split: str,
     batch_size: int,
     keep: int,
-    each_batch: Callable[[], None],
+    after_batch: Callable[[], None],
 ) -> Details:
     details = Details(dataset.classes, keep)
-    batches = keyed_batches(folder, dataset, split, ready.recipe, ready.meta.pixels, batch_size, ready.effect)
+    batches = keyed_batches(folder, dataset, split, model.recipe, model.meta.pixels, batch_size, model.effect)
     for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
         check_batch(folder, labels, len(dataset.classes))
-        details.add(ready.logits(images, batch_size), labels, map(str, keys))
-        each_batch()
+        details.add(model.logits(images, batch_size), labels, map(str, keys))
+        after_batch()
     return details
 
 
 def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: Path) -> None:
-    """Raise ContractError unless checkpoint and dataset give each class the same number."""
+    """Raise ContractError unless checkpoint and dataset have the same classes in the same order."""
     if meta.classes == dataset.classes:
         return
     pairs = zip((*meta.classes, None), (*dataset.classes, None), strict=False)
     number, (ours, theirs) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
     raise ContractError(
-        f"{file} was trained on other classes than {folder} has: class {number} is {ours!r} there and {theirs!r} here; "
-        f"shard with the training set's class list ('dataprep shard --classes')"
+        f"{file} was trained on other classes than those of {folder}: class {number} is {ours!r} in the checkpoint and "
+        f"{theirs!r} in the dataset; shard with the class list of the training set ('dataprep shard --classes')"
     )

@@ -17,11 +17,13 @@ from schemas.dataset import Dataset
 from schemas.errors import ContractError
 from schemas.index_file import open_index
 from schemas.layout import index_name
+from schemas.record import NUMERIC
 from trainer.errors import Busy, TrainerError, disk_error_behind, naming
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
 from trainer.feed.threads import FeedSettings
 
+IMAGE_LABEL = ("image", "label")  # roles of the columns that a classifier trains on
 # What errors of MindSpore's data pipeline hold, and no others.
 PIPELINE_MARKS = (
     "Dataset Pipeline Error",
@@ -42,7 +44,13 @@ UNREAD_MARKS = (
 
 
 def train_batches(
-    folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: FeedSettings
+    folder: Path,
+    dataset: Dataset,
+    recipe: Recipe,
+    pixels: Pixels,
+    batch_size: int,
+    effect: FeedSettings,
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Endless-by-epoch pipeline of float32 (N, 3, S, S) and int32 (N,), or float32 (N, classes) when the recipe mixes.
 
@@ -51,13 +59,15 @@ def train_batches(
     steps; the rows that do not fill a batch on each are dropped.
     """
     images = train_transforms(recipe, pixels)
-    batches = batched(train_rows(folder, dataset, effect), dataset, recipe, images, batch_size, effect)
+    rows = train_rows(folder, dataset, effect, roles)
+    batches = batched(rows, dataset, recipe, images, batch_size, effect, roles)
     return _equal_steps(batches, dataset, batch_size, effect)
 
 
-def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings) -> Any:
+def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL) -> Any:
     """Where train_batches begins: this rank's rows as bytes and labels, newly shuffled each epoch."""
-    return rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    columns = [dataset.schema.column(role) for role in roles]
+    return rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
 
 
 def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
@@ -66,10 +76,16 @@ def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
 
 
 def batched(
-    rows: Any, dataset: Dataset, recipe: Recipe, images: list[Any], batch_size: int, effect: FeedSettings
+    rows: Any,
+    dataset: Dataset,
+    recipe: Recipe,
+    images: list[Any],
+    batch_size: int,
+    effect: FeedSettings,
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Where train_batches ends: rows of any source, transformed and put into full batches."""
-    return mapped(rows, dataset, images, effect).batch(
+    return mapped(rows, dataset, images, effect, roles).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
 
@@ -103,7 +119,7 @@ def eval_batches(
     pixels: Pixels,
     batch_size: int,
     effect: FeedSettings,
-    roles: tuple[str, ...] = ("image", "label"),
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Pipeline over `split` in stored order, each row once; the last batch may be smaller. Images and labels (N,) as in
     training.
@@ -119,7 +135,7 @@ def eval_batches(
     columns = [dataset.schema.column(role) for role in roles]
     rows = rows_of(folder, dataset, split, effect, columns, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
-    return mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
+    return mapped(rows, dataset, images, effect, roles).batch(batch_size, num_parallel_workers=effect.batchers)
 
 
 def keyed_batches(
@@ -166,11 +182,16 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
     return {place: (str(key), image.tobytes()) for place, (key, image) in zip(places, found, strict=True)}
 
 
-def mapped(rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings) -> Any:
-    """Rows of bytes and labels with `images` done to the bytes, and labels as int32."""
-    image, label = dataset.schema.column("image"), dataset.schema.column("label")
-    rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)
-    return rows.map(transforms.TypeCast(dtype.int32), input_columns=[label], num_parallel_workers=1)
+def mapped(
+    rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL
+) -> Any:
+    """Apply `images` to the image column, and cast each numeric column of `roles` to the type in the schema."""
+    rows = rows.map(images, input_columns=[dataset.schema.column("image")], num_parallel_workers=effect.workers)
+    for field in dataset.schema.fields:
+        if field.role in roles and field.type in NUMERIC:
+            cast = transforms.TypeCast(getattr(dtype, field.type))
+            rows = rows.map(cast, input_columns=[field.name], num_parallel_workers=1)
+    return rows
 
 
 def try_recipe(name: str, recipe: Recipe, size: int) -> None:

@@ -16,7 +16,7 @@ from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
 from trainer.errors import TrainerError, disk_error
 from trainer.feed.mixing import mixes
-from trainer.feed.pipeline import check_labels, pipeline_errors, train_batches, try_recipe
+from trainer.feed.pipeline import pipeline_errors, train_batches, try_recipe
 from trainer.feed.recipes import Pixels
 from trainer.plan.run_plan import check_files, plan_run
 from trainer.runs.folder import scratch
@@ -57,9 +57,10 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
     check_files(plan.folder, plan.dataset, "train", config.full_check)
     with scratch(None), pipeline_errors(plan.folder):
         apply(plan.effect)
-        check_labels(plan.folder, plan.dataset, "train")
+        plan.task.check_labels(plan.folder, plan.dataset, "train")
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
-        batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
+        source = plan.folder, plan.dataset, plan.recipe, plan.pixels
+        batches = train_batches(*source, config.batch_size, plan.effect, plan.task.columns)
         # Each batch is mixed by a share of its own: a row of the sheet for each of four batches.
         images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]

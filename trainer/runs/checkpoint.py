@@ -27,7 +27,7 @@ class Meta:
     """What the weights mean: how they were trained, on which data, for which classes, on which pixels.
 
     `accuracy` is that on val, None when it was not measured. `step` counts from the start of the run. `policy` is what
-    dataprep did to the pixels of the data, empty in checkpoints of before it was kept.
+    dataprep did to the pixels of the data, empty in checkpoints of before it was kept. `kind` is the record kind.
     """
 
     config: RunConfig
@@ -38,6 +38,7 @@ class Meta:
     step: int
     accuracy: float | None
     policy: dict[str, Any] = field(default_factory=dict)
+    kind: str = "classification"
 
     def to_json(self) -> str:
         """The form in which it is stored inside the checkpoint."""

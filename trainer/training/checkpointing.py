@@ -81,6 +81,7 @@ class Checkpointer:
             step=state.step,
             accuracy=state.last.get("val_accuracy") if whole else None,
             policy=dict(plan.dataset.policy),
+            kind=plan.dataset.schema.kind,
         )
 
     def restore(self, note: Callable[[str], None]) -> bool:
