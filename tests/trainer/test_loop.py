@@ -58,7 +58,7 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert "epoch 10/10  loss " in told
     assert result.bound in ("feed", "compute", "balanced")
     assert result.data_wait is not None
-    assert told.splitlines()[-1].startswith("limit: ")
+    assert told.splitlines()[-1].startswith("bottleneck: ")
 
     reports = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [report["epoch"] for report in reports] == list(range(1, 11))

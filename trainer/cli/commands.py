@@ -202,7 +202,7 @@ def evaluate(
             Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst
         )
         # Before anything is kept: a folder that cannot be written to must not cost the score.
-        _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
+        _print(json.dumps(found.to_dict()) if as_json else eval_text(found))
         kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
 

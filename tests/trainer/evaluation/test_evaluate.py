@@ -16,6 +16,7 @@ from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint
 from trainer.feed.pipeline import eval_batches
 from trainer.feed.recipes import RECIPES, Pixels
 from trainer.nn.models import find_factory
+from trainer.nn.tasks.classification import TASK
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.training.validation import evaluate_network
@@ -43,8 +44,8 @@ def pipeline(folder: Path, cpu: InEffect, batch_size: int) -> Any:
 @pytest.mark.parametrize("batch_size", [1, 5, 13, 20])
 def test_each_row_counts_once_whatever_the_batch_size(batch_size: int, stripes: Path, cpu: InEffect) -> None:
     network = AlwaysClassOne()
-    scores = evaluate_network(network, pipeline(stripes, cpu, batch_size), batch_size, lambda: None)
-    assert (scores.rows, scores.correct) == (13, load_dataset(stripes).splits["val"].class_rows[1])
+    scores = evaluate_network(network, TASK, pipeline(stripes, cpu, batch_size), batch_size, lambda: None)
+    assert (scores.rows, round(13 * scores.headline)) == (13, load_dataset(stripes).splits["val"].class_rows[1])
     assert set(network.batches) == {batch_size}, "one shape, so that nothing is compiled twice"
 
 

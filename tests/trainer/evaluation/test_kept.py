@@ -18,12 +18,12 @@ from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
 from trainer.evaluation import kept
-from trainer.evaluation.details import WorstRow
-from trainer.evaluation.evaluate import Evaluation, evaluate_checkpoint
+from trainer.evaluation.details import Evaluation, WorstRow
+from trainer.evaluation.evaluate import evaluate_checkpoint
 from trainer.evaluation.kept import keep_evaluation
 from trainer.feed.picture import thumbnail
 from trainer.feed.pipeline import encoded_at
-from trainer.report.evaluated import read_evaluations
+from trainer.report.evaluated import read_evaluations, read_picture
 
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)
 
@@ -53,7 +53,7 @@ def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect
 def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     said = keep_evaluation(found, run, None)
-    assert said == f"kept in {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
+    assert said == f"written to {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
     (again,), unread = read_evaluations(run)
     assert unread == []
     assert (again.split, again.rows, again.accuracy, again.epoch) == ("train", 48, found.accuracy, 1)
@@ -61,7 +61,7 @@ def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluati
     assert again.classes == found.classes
     for place, row in enumerate(found.worst):
         number = int(row.key.removeprefix("train/").removesuffix(".jpg"))
-        content = again.picture(place)
+        content = read_picture(run, "train", place)
         assert content is not None
         shown = np.asarray(Image.open(io.BytesIO(content)).resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
         original = np.asarray(Image.open(io.BytesIO(picture(number % 3, number))), np.float64)

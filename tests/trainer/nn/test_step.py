@@ -11,7 +11,7 @@ from mindspore.train import FixedLossScaleManager, Model
 
 from trainer.device.context import InEffect
 from trainer.nn.step import StepOptions, TrainStep
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 
 STEPS = 3
 

@@ -175,7 +175,7 @@ def test_most_confused_pairs_come_first_and_hits_are_none(run: Path) -> None:
 def test_pictures_are_left_out_where_the_page_is_full_or_they_are_gone(run: Path) -> None:
     (found,) = read_run(run).evaluations
     assert shown(0, read_run(run), found, 1 << 20).unpictured == 0
-    one = found.picture(0)
+    one = read_picture(run, "val", 0)
     assert one is not None
     assert shown(0, read_run(run), found, 2 * len(one)).unpictured == 3
     (run / "eval" / "val" / "worst" / "0002.jpg").unlink()

@@ -13,7 +13,7 @@ from mindspore import Tensor
 
 from trainer.cli.progress import Lines
 from trainer.errors import TrainerError
-from trainer.nn.tasks.classification import Scores
+from trainer.nn.tasks.classification import ClassScores
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.callbacks import EpochCallback, Schedule, StepCallback, StepNumbers
@@ -35,7 +35,7 @@ class Run:
         rest = (meter, Lines(self.stream, 1), self.stop)
         self.watch = StepCallback(self.course, self.state, step, *rest, self.save, self.explain)
         self.metrics = folder / "metrics.jsonl"
-        scores = lambda: Scores(10, 5, 1.0)  # noqa: E731
+        scores = lambda: ClassScores(10, 1.0, 5)  # noqa: E731
         self.epoch_end = EpochCallback(self.course, self.state, step, *rest, self.metrics, scores, self.save)
         self.numbers = StepNumbers(self.course, self.state, per_epoch=False)
         self.stopping = False

@@ -19,7 +19,7 @@ from trainer.feed.recipes import Pixels
 from trainer.nn.models import find_factory
 from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
 from trainer.nn.step import TrainStep
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals
