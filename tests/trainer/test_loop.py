@@ -116,8 +116,8 @@ def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_comman
         ({"model": "net:gone"}, "net has no function 'gone'"),
         ({"recipe": "gone:make"}, "no module 'gone'"),
         ({"init": "gone.ckpt"}, r"gone\.ckpt is neither a run folder nor a checkpoint"),
-        ({"freeze": ("gone",)}, "--freeze gone: no parameter begins so"),
-        ({"lr_scale": ("gone=1",)}, "--lr-scale gone: no parameter that learns begins so"),
+        ({"freeze": ("gone",)}, "--freeze gone: no parameter has this prefix"),
+        ({"lr_scale": ("gone=1",)}, "--lr-scale gone: no trainable parameter has this prefix"),
     ],
 )
 def test_wrong_option_leaves_nothing(wrong: dict[str, object], sentence: str, stripes: Path, cpu: InEffect) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mindspore import Tensor, nn
 
-from trainer.nn.cast import cell_places, put_cell
+from trainer.nn.cast import child_cells, put_cell
 
 
 class ZeroPaddedMaxPool(nn.Cell):  # type: ignore[misc]
@@ -53,7 +53,7 @@ def prepare_for_onnx(network: Any) -> None:
 
     These are hard swish, hard sigmoid, and maximum pooling with padding directly after a ReLU in a SequentialCell.
     """
-    for _, (parent, name, cell) in cell_places(network):
+    for _, (parent, name, cell) in child_cells(network):
         if isinstance(cell, nn.HSwish):
             put_cell(parent, name, HardSwish())
         elif isinstance(cell, nn.HSigmoid):

@@ -65,7 +65,7 @@ def test_head_of_other_classes_stays_new_and_that_is_said(tmp_path: Path, cpu: I
     saved(tmp_path / "best.ckpt", old, 5)
     head = new.head.weight.asnumpy().copy()
     told = load_init(new, tmp_path, 3)
-    assert told == f"init: 10 weights from {tmp_path / 'best.ckpt'}; head.weight, head.bias new: 5 classes there"
+    assert told == f"init: 10 weights from {tmp_path / 'best.ckpt'}; head.weight, head.bias not loaded: 5 classes there"
     assert {name for name in changed(values(old), values(new)) if not name.startswith("head.")} == set()
     np.testing.assert_array_equal(new.head.weight.asnumpy(), head)
 
@@ -127,7 +127,7 @@ def trained(network: nn.Cell, level: str = "O0", scales: tuple[str, ...] = (), s
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_frozen_part_keeps_weights_and_norm_statistics_while_the_rest_learns(level: str, mode: None) -> None:
     network = Net(3)
-    assert freeze(network, ["stem"]).startswith("freeze: 124 parameters stay, ")
+    assert freeze(network, ["stem"]).startswith("freeze: 124 parameters frozen, ")
     moved = trained(network, level)
     assert moved == {name for name in values(network) if not name.startswith("stem.")}
 
@@ -143,9 +143,9 @@ def test_prefix_ends_at_a_dot() -> None:
     [
         (
             ["stm"],
-            "--freeze stm: no parameter begins so; the parts are head, stage, stem, and .* example stem.0.weight",
+            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* example stem.0.weight",
         ),
-        (["stem", "stage", "head"], "leaves nothing to learn"),
+        (["stem", "stage", "head"], "leaves no trainable parameter"),
     ],
 )
 def test_prefix_that_names_nothing_or_all_is_refused(prefixes: list[str], sentence: str, cpu: InEffect) -> None:
@@ -187,7 +187,7 @@ def test_scale_of_another_form_is_refused(text: str) -> None:
 
 def test_scale_of_what_does_not_learn_is_refused(tmp_path: Path, cpu: InEffect) -> None:
     config = RunConfig("d", freeze=("stem",), lr_scale=("stem=0.1",))
-    with pytest.raises(TrainerError, match="--lr-scale stem: no parameter that learns begins so"):
+    with pytest.raises(TrainerError, match="--lr-scale stem: no trainable parameter has this prefix"):
         list(start_from(Net(3), config, tmp_path, 3, 32))
 
 
@@ -206,7 +206,7 @@ def test_run_starts_from_given_weights_with_a_part_frozen(
     config = RunConfig(str(stripes), out="second", device="CPU", workers=1, image_size=32, batch_size=8, epochs=1)
     tuned = replace(config, init="first", freeze=("stages.0",), lr_scale=("head=2",))
     loop.train(tuned, Lines(stream, 9), StopSignals())
-    assert "head.weight, head.bias new: 2 classes there" in stream.getvalue()
+    assert "head.weight, head.bias not loaded: 2 classes there" in stream.getvalue()
     first, _ = checkpoint.load(tmp_path / "first" / "best.ckpt")
     second, _ = checkpoint.load(tmp_path / "second" / "last.ckpt")
     moved = {name for name in first if not np.array_equal(first[name].asnumpy(), second[name].asnumpy())}
