@@ -2,7 +2,6 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from mindspore import Tensor, nn
@@ -50,5 +49,5 @@ def _check_head(name: str, network: nn.Cell, num_classes: int, image_size: int, 
         output = f"shape {shape}" if shape is not None else f"a {type(logits).__name__}"
         raise TrainerError(
             f"model '{name}' returns {output} for two images, expected (2, {num_classes}): "
-            f"its head must have {many(num_classes, 'output')}, one per class"
+            f"its head must have {many(num_classes, 'output')}"
         )

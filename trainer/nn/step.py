@@ -120,7 +120,7 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         return weights
 
     def training_parameters(self) -> dict[str, Parameter]:
-        """Return what an exact resume needs in addition: optimizer state, counters, loss scale, non-averaged weights."""
+        """Return what else an exact resume needs: optimizer state, counters, loss scale, non-averaged weights."""
         known = {id(parameter) for parameter in self.inference_parameters().values()}
         scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
         parameters = [*self.get_parameters(), *(p for p in scaler if p is not None)]

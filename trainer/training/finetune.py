@@ -70,7 +70,8 @@ def _check_mindcv(model: str, image_size: int, file: Path) -> None:
     if size != image_size:
         raise TrainerError(
             f"--init {file} has weights of MindCV's {model}, which pads images of {image_size} pixels differently from "
-            f"this one; use --image-size {size}, where both are equal, or --model mindcv:{MINDCV_NAMES.get(model, model)}"
+            f"this model; use --image-size {size}, where both are equal, or "
+            f"--model mindcv:{MINDCV_NAMES.get(model, model)}"
         )
 
 

@@ -118,9 +118,7 @@ def write_report(run: Path, plan: RunPlan, problem: str, steps: tuple[int, int],
         source = plan.folder, plan.dataset, plan.recipe, plan.pixels
         batches = train_batches(*source, plan.config.batch_size, plan.effect, plan.task.columns)
         inputs = describe(images for images, _ in _steps(batches, plan, first, last))
-    images = [
-        {"step": first + i, "key": key, "label": label} for i, batch in enumerate(rows) for key, label in batch
-    ]
+    images = [{"step": first + i, "key": key, "label": label} for i, batch in enumerate(rows) for key, label in batch]
     write_whole(run / NONFINITE, json.dumps({"what": problem, "inputs": inputs, "images": images}, indent=1) + "\n")
     shown = ", ".join(str(image["key"]) for image in images[:SHOWN])
     more = f" and {len(images) - SHOWN} more" if len(images) > SHOWN else ""

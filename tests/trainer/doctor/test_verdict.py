@@ -75,7 +75,12 @@ def test_share_of_waiting_tells_what_limited_a_run_of_enough_steps(
             "bottleneck: data feed; waited for data 43% of the time; 'trainer doctor' with",
         ),
         (COMPUTE, 0.01, "Ascend", "bottleneck: training step; waited for data 1% of the time"),
-        (COMPUTE, 0.01, "CPU", "bottleneck: training step (estimate: on CPU both use the same cores); waited for data 1% of"),
+        (
+            COMPUTE,
+            0.01,
+            "CPU",
+            "bottleneck: training step (estimate: on CPU both use the same cores); waited for",
+        ),
         (BALANCED, 0.07, "Ascend", "bottleneck: data feed and training step about equally; waited for data 7% of"),
     ],
 )

@@ -79,7 +79,7 @@ def test_inputs_that_are_not_there_or_mixed_or_empty_are_refused(stripes: Path, 
         find_files([tmp_path / "gone"])
     with pytest.raises(TrainerError, match="no files in"):
         find_files([tmp_path])
-    with pytest.raises(TrainerError, match="is a sealed dataset: give it alone"):
+    with pytest.raises(TrainerError, match="is a sealed dataset: it must be the only INPUT"):
         is_sealed([tmp_path, stripes])
 
 

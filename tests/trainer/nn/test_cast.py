@@ -82,7 +82,7 @@ def test_norm_layers_that_mindspore_does_not_list_stay_in_float32_but_at_o3(
 
 
 def test_name_that_matches_nothing_is_refused_with_the_near_one(cpu: InEffect) -> None:
-    with pytest.raises(TrainerError, match="--keep-fp32 Dens names no cell of the model; did you mean 'Dense'"):
+    with pytest.raises(TrainerError, match="--keep-fp32 Dens matches no cell of the model; did you mean 'Dense'"):
         mixed(net(Spy()), decide_precision(RunConfig("d"), "CPU"), ("Dens",))
 
 

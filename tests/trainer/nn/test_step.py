@@ -10,8 +10,8 @@ from mindspore import Tensor, amp, nn
 from mindspore.train import FixedLossScaleManager, Model
 
 from trainer.device.context import InEffect
-from trainer.nn.step import StepOptions, TrainStep
 from trainer.nn.cross_entropy import SmoothedCrossEntropy
+from trainer.nn.step import StepOptions, TrainStep
 
 STEPS = 3
 

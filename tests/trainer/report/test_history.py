@@ -9,6 +9,7 @@ import pytest
 
 from tests.trainer.run_folders import CONFIG, epoch, lines, start, step, write_evaluation, write_run
 from trainer.errors import TrainerError
+from trainer.report.evaluated import read_picture
 from trainer.report.history import number, read_run, read_runs, series, short_names
 
 

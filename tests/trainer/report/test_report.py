@@ -17,6 +17,7 @@ from trainer.errors import TrainerError
 from trainer.report import contents
 from trainer.report.confusions import most_confused, shown
 from trainer.report.contents import write_page
+from trainer.report.evaluated import read_picture
 from trainer.report.history import read_run
 from trainer.report.page import printable
 from trainer.report.tables import count, duration, figure, share, starts

@@ -16,10 +16,10 @@ from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
 from trainer.feed.recipes import Pixels
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.models import find_factory
 from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
 from trainer.nn.step import TrainStep
-from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals
@@ -143,7 +143,7 @@ def test_prefix_ends_at_a_dot() -> None:
     [
         (
             ["stm"],
-            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* example stem.0.weight",
+            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* stem.0.weight",
         ),
         (["stem", "stage", "head"], "leaves no trainable parameter"),
     ],

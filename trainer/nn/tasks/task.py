@@ -39,10 +39,9 @@ class Task:
 
     `outputs` returns the width of the network's output, given the dataset's classes. `loss` returns a cell that maps
     (outputs, targets) to a float32 scalar. `score` takes arrays, outputs (N, width) and targets (N,); `no_scores` is
-    the sum over no rows. `columns` are the roles of the columns to read: the image, then the target, which reaches the network
-    in the type that the schema declares. `check_dataset` and `check_labels` (folder, dataset, split) raise
-    ContractError. `classifies` is True if the outputs are logits of the dataset's classes: mixup, cutmix,
-    `trainer eval` and `trainer predict` need that.
+    the sum over no rows. `columns` are the roles of the columns to read: the image, and the target, which has the type
+    of its schema field. `check_dataset` and `check_labels` raise ContractError. `classifies` is True if the outputs are
+    logits of the dataset's classes, which mixup, cutmix, `trainer eval` and `trainer predict` need.
     """
 
     outputs: Callable[[Sequence[str]], int]

@@ -97,7 +97,9 @@ def test_checkpoint_with_mindcvs_names_is_loaded_and_another_size_or_model_refus
     assert load_init(new, path, 10, "resnet18", 65) == f"init: all 102 weights from {path}, renamed from MindCV"
     for own in new.get_parameters():
         np.testing.assert_array_equal(own.asnumpy(), ours[own.name].asnumpy())
-    assert "head.weight, head.bias not loaded: 10 classes there" in load_init(build("resnet18", 3), path, 3, "resnet18", 65)
+    assert "head.weight, head.bias not loaded: 10 classes there" in load_init(
+        build("resnet18", 3), path, 3, "resnet18", 65
+    )
 
 
 def test_sizes_at_which_mindcvs_models_compute_the_same() -> None:

@@ -145,8 +145,8 @@ def test_own_model_is_found_beside_the_user_and_tried(own: Path, cpu: InEffect) 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("ownnets:wide", r"gives shape \(2, 4\) for two images, expected \(2, 3\)"),
-        ("ownnets:features", r"gives shape \(2, 3, 32, 32\)"),
+        ("ownnets:wide", r"returns shape \(2, 4\) for two images, expected \(2, 3\)"),
+        ("ownnets:features", r"returns shape \(2, 3, 32, 32\)"),
         ("ownnets:no_cell", "returned a str"),
         ("ownnets:no_classes", "cannot be called as factory"),
         ("ownnets:missing", "has no function 'missing'"),
