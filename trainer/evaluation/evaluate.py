@@ -1,5 +1,6 @@
-"""`trainer eval`: scores a checkpoint on a split, each row exactly once."""
+"""`trainer eval`: scores a checkpoint on a split, each row exactly once, and writes the result to disk."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,41 +8,44 @@ from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.errors import TrainerError
-from trainer.evaluation.details import TOP, Details, Evaluation
+from trainer.errors import TrainerError, disk_error
+from trainer.evaluation.details import PICTURES, TOP, Details, Evaluation, picture_name, write_report
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
-from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
+from trainer.feed.picture import Unreadable, thumbnail
+from trainer.feed.pipeline import check_batch, encoded_at, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import check_files, demand
 from trainer.runs import checkpoint
-from trainer.runs.folder import scratch
+from trainer.runs.folder import EVALUATIONS, holds_run, scratch
 
 USUAL_SIDE = 224  # pixels; for planning the pipeline before the checkpoint is read, which has the image size
+THUMBNAIL_SIDE = 320  # pixels; a thumbnail is about 20 KB
+MAX_THUMBNAILS = 200
 
 
 def evaluate_checkpoint(
     path: Path,
     folder: Path,
     split: str,
-    asked: RunConfig,
+    config: RunConfig,
     show: Show,
     after_batch: Callable[[], None],
     keep: int = 20,
 ) -> Evaluation:
     """Score a checkpoint, or the best one of a run folder, on a split of a dataset; report `keep` of the worst rows.
 
-    Only the device settings of `asked` are used; model, recipe and pixels are those of the checkpoint. Raises
+    Only the device settings of `config` are used; model, recipe and pixels are those of the checkpoint. Raises
     TrainerError, and ContractError if the data is damaged or has other classes.
     """
     file, folder = checkpoint.find(path).resolve(), folder.resolve()
-    dataset = open_split(folder, split, asked.full_check)
-    needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
-    effect, home = in_effect(asked, show, needs), Path.cwd()
+    dataset = open_split(folder, split, config.full_check)
+    needs = demand([dataset.splits[split]], USUAL_SIDE, config.batch_size)
+    effect, home = in_effect(config, show, needs), Path.cwd()
     with scratch(None), pipeline_errors(folder):
         model = restore(file, home, effect)
         model.require_classifier("eval")
         check_classes(model.meta, dataset, file, folder)
         model.task.check_labels(folder, dataset, split)
-        details = _evaluate(model, dataset, folder, split, asked.batch_size, keep, after_batch)
+        details = _evaluate(model, dataset, folder, split, config.batch_size, keep, after_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
             f"read {many(details.rows, 'row')} of the {dataset.splits[split].rows} sealed ones from {split}; "
@@ -105,3 +109,63 @@ def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: P
         f"{file} was trained on other classes than those of {folder}: class {number} is {ours!r} in the checkpoint and "
         f"{theirs!r} in the dataset; shard with the class list of the training set ('dataprep shard --classes')"
     )
+
+
+def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> str:
+    """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
+
+    Returns a sentence that names the folder, empty if nothing is written. Raises TrainerError if `report` cannot be
+    written; for a run folder that cannot be written, such as a colleague's, the sentence says so.
+    """
+    if report is not None:
+        _write(report, evaluation)
+        return f"report: {report}"
+    if not holds_run(checkpoint):
+        return ""
+    folder = checkpoint / EVALUATIONS / evaluation.split
+    try:
+        _write(folder, evaluation)
+    except TrainerError as error:
+        return f"{error}; use --report FOLDER to write it elsewhere"
+    return f"written to {folder}; 'trainer report {checkpoint}' makes a page of it"
+
+
+def _write(folder: Path, evaluation: Evaluation) -> None:
+    write_report(folder, evaluation)
+    write_thumbnails(folder, evaluation)
+
+
+def write_thumbnails(folder: Path, evaluation: Evaluation) -> int:
+    """Write FOLDER/worst/0001.jpg and so on for the worst rows, replacing earlier ones. Return their number.
+
+    Raises TrainerError if the folder cannot be written. An image that Pillow cannot read is left out.
+    """
+    folder = folder.absolute()
+    thumbnails = _thumbnails(evaluation)  # before the earlier ones are deleted
+    try:
+        (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+        for path in (folder / PICTURES).glob("[0-9][0-9][0-9][0-9].jpg"):
+            path.unlink()
+        for number, content in thumbnails.items():
+            (folder / picture_name(number)).write_bytes(content)
+    except OSError as error:
+        raise disk_error(error, f"cannot write the pictures into {folder / PICTURES}") from None
+    return len(thumbnails)
+
+
+def _thumbnails(evaluation: Evaluation) -> dict[int, bytes]:
+    """Return JPEG bytes by index in `evaluation.worst`."""
+    worst = evaluation.worst[:MAX_THUMBNAILS]
+    rows = {number: each.row for number, each in enumerate(worst) if each.row is not None}
+    if not rows:
+        return {}
+    folder = Path(evaluation.dataset)
+    with scratch(None):
+        images = encoded_at(folder, load_dataset(folder), evaluation.split, list(rows.values()))
+    thumbnails = {}
+    for number, row in rows.items():
+        key, image = images[row]
+        if key == worst[number].key:
+            with contextlib.suppress(Unreadable):
+                thumbnails[number] = thumbnail(image, THUMBNAIL_SIDE)
+    return thumbnails

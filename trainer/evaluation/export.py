@@ -47,7 +47,7 @@ class Exported:
 
 
 def export_checkpoint(
-    path: Path, model_format: str, out: Path | None, batch_size: int, asked: RunConfig, show: Show
+    path: Path, model_format: str, out: Path | None, batch_size: int, config: RunConfig, show: Show
 ) -> Exported:
     """Write a checkpoint (of a run folder: the best) as mindir, onnx or air, to `out` or next to the checkpoint.
 
@@ -55,7 +55,7 @@ def export_checkpoint(
     MindSpore cannot write the format, or if the outputs differ from the checkpoint's; then no file is written.
     """
     file, home = checkpoint.find(path).resolve(), Path.cwd()
-    effect = in_effect(asked, show)
+    effect = in_effect(config, show)
     check_export(model_format, effect.device)
     target = (file.with_suffix(f".{model_format}") if out is None else out).absolute()
     if not target.parent.is_dir():

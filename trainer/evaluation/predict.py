@@ -58,7 +58,7 @@ class Predicted:
 def predict(
     path: Path,
     inputs: Sequence[Path],
-    asked: RunConfig,
+    config: RunConfig,
     split: str,
     top: int,
     write: Callable[[Prediction], None],
@@ -67,25 +67,25 @@ def predict(
 ) -> Predicted:
     """Call `write` with the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
 
-    Only device settings and batch size of `asked` are used. Raises TrainerError for missing inputs, ContractError for a
-    damaged checkpoint or dataset. A file that cannot be read gives a row with its error. Folders that cannot be listed
-    and folders behind links give no row; they are in `passed_over` of the result.
+    Only device settings and batch size of `config` are used. Raises TrainerError for missing inputs, ContractError for
+    damage. A file that cannot be read gives a row with its error. Folders that cannot be listed and folders behind
+    links give no row; they are in `passed_over` of the result.
     """
     file = checkpoint.find(path).resolve()
     sealed = is_sealed(inputs)
     inputs = [Path(os.path.abspath(each)) if sealed else each for each in inputs]
-    dataset = open_split(inputs[0], split, asked.full_check) if sealed else None
+    dataset = open_split(inputs[0], split, config.full_check) if sealed else None
     names, passed_over = ([], PassedOver()) if sealed else find_files(inputs)
     files = [(name, Path(os.path.abspath(name))) for name in names]
-    effect, home = in_effect(asked, show), Path.cwd()
+    effect, home = in_effect(config, show), Path.cwd()
     with scratch(None):
         model = restore(file, home, effect)
         model.require_classifier("predict")
         if dataset is not None:
             check_classes(model.meta, dataset, file, inputs[0])
-            batches = _sealed_rows(model, inputs[0], dataset, split, asked.batch_size, top)
+            batches = _sealed_rows(model, inputs[0], dataset, split, config.batch_size, top)
         else:
-            batches = _file_rows(model, files, asked.batch_size, top)
+            batches = _file_rows(model, files, config.batch_size, top)
         images = errors = others = 0
         for predictions in batches:
             for prediction in predictions:

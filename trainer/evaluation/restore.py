@@ -28,9 +28,9 @@ TRAINING_ONLY = ("loss scale", "sink", "sink size", "seen", "graph kernel", "jit
 Show = Callable[[tuple[Decision, ...]], None]
 
 
-def in_effect(asked: RunConfig, show: Show, needs: Demand | None = None) -> InEffect:
-    """Return the settings in effect for `asked`; `show` gets the decisions that inference uses."""
-    effect = decide(asked, this_machine(asked.device), demand=needs)
+def in_effect(config: RunConfig, show: Show, needs: Demand | None = None) -> InEffect:
+    """Return the settings in effect for `config`; `show` gets the decisions that inference uses."""
+    effect = decide(config, this_machine(config.device), demand=needs)
     show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
     return effect
 

@@ -39,7 +39,7 @@ def decays(name: str) -> bool:
     return name.rsplit(".", 1)[-1] not in NO_DECAY
 
 
-def begins(name: str, prefix: str) -> bool:
+def has_prefix(name: str, prefix: str) -> bool:
     """Return True if the parameter or cell `name` is `prefix` or inside it: 'stages.12' is not inside 'stages.1'."""
     return name == prefix or name.startswith(prefix + ".")
 
@@ -63,7 +63,7 @@ def rate_scale(texts: Sequence[str]) -> Callable[[str], float]:
     scales = parse_scales(texts)
 
     def scale(name: str) -> float:
-        matching = [prefix for prefix in scales if begins(name, prefix)]
+        matching = [prefix for prefix in scales if has_prefix(name, prefix)]
         return scales[max(matching, key=len)] if matching else 1.0
 
     return scale

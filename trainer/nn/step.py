@@ -132,12 +132,12 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         if self.ema is None:
             yield
             return
-        kept = [parameter.asnumpy().copy() for parameter in self.followed]
+        own = [parameter.asnumpy().copy() for parameter in self.followed]
         _fill(self.followed, [average.asnumpy().copy() for average in self.averages])
         try:
             yield
         finally:
-            _fill(self.followed, kept)
+            _fill(self.followed, own)
 
 
 def _counter(name: str) -> Parameter:

@@ -66,7 +66,7 @@ def draw_preview(config: RunConfig, file: Path) -> Preview:
     shown = [to_picture(image, plan.pixels) for image in images]
     font = find_font("".join(plan.dataset.classes))
     names = drawable(plan.dataset.classes, font)
-    captions = [caption(label, names) for label in labels]
+    captions = [caption(label, names) if plan.task.classifies else f"{label:g}" for label in labels]
     _write(file, _sheet(shown, captions, font))
     return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 

@@ -9,7 +9,7 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, WrongUsage, disk_error_behind
 from trainer.nn.models.mindcv_names import MINDCV_NAMES, agreeing_size, fold_epsilon, from_mindcv
-from trainer.nn.optimizer import begins, parse_scales
+from trainer.nn.optimizer import has_prefix, parse_scales
 from trainer.runs import checkpoint
 
 
@@ -118,16 +118,16 @@ def freeze(network: Any, prefixes: Sequence[str]) -> str:
     parameters = list(network.get_parameters())
     _check_prefixes("--freeze", prefixes, [parameter.name for parameter in parameters])
     for parameter in parameters:
-        if any(begins(parameter.name, prefix) for prefix in prefixes):
+        if any(has_prefix(parameter.name, prefix) for prefix in prefixes):
             parameter.requires_grad = False
     for name, cell in network.cells_and_names():
         norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-        if isinstance(cell, norms) and any(begins(name, prefix) for prefix in prefixes):
+        if isinstance(cell, norms) and any(has_prefix(name, prefix) for prefix in prefixes):
             cell.use_batch_statistics = False  # also in training, so that the moving averages do not change
     left = sum(parameter.size for parameter in network.trainable_params())
     if not left:
         raise TrainerError(f"--freeze {', '.join(prefixes)} leaves no trainable parameter; do not freeze the head")
-    frozen = sum(p.size for p in parameters if any(begins(p.name, prefix) for prefix in prefixes))
+    frozen = sum(p.size for p in parameters if any(has_prefix(p.name, prefix) for prefix in prefixes))
     return f"freeze: {frozen:,} parameters frozen, {left:,} trainable"
 
 
@@ -139,7 +139,7 @@ def check_scales(network: Any, scales: dict[str, float]) -> None:
 
 def _check_prefixes(option: str, prefixes: Sequence[str], names: Sequence[str], which: str = "") -> None:
     for prefix in prefixes:
-        if not any(begins(name, prefix) for name in names):
+        if not any(has_prefix(name, prefix) for name in names):
             top = sorted({name.partition(".")[0] for name in names})
             raise WrongUsage(
                 f"{option} {prefix}: no {which}parameter has this prefix; top-level prefixes are {', '.join(top)}, "

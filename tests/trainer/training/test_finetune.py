@@ -143,7 +143,7 @@ def test_prefix_ends_at_a_dot() -> None:
     [
         (
             ["stm"],
-            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* stem.0.weight",
+            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* stem.0",
         ),
         (["stem", "stage", "head"], "leaves no trainable parameter"),
     ],

@@ -17,10 +17,9 @@ from tests.trainer.conftest import SIDE, picture
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.evaluation import kept
+from trainer.evaluation import evaluate
 from trainer.evaluation.details import Evaluation, WorstRow
-from trainer.evaluation.evaluate import evaluate_checkpoint
-from trainer.evaluation.kept import keep_evaluation
+from trainer.evaluation.evaluate import evaluate_checkpoint, write_evaluation
 from trainer.feed.picture import thumbnail
 from trainer.feed.pipeline import encoded_at
 from trainer.report.evaluated import read_evaluations, read_picture
@@ -52,7 +51,7 @@ def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect
 
 def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    said = keep_evaluation(found, run, None)
+    said = write_evaluation(found, run, None)
     assert said == f"written to {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
     (again,), unread = read_evaluations(run)
     assert unread == []
@@ -69,30 +68,30 @@ def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluati
 
 
 def test_checkpoint_alone_keeps_nothing_unless_told_where(found: Evaluation, untrained: Path, tmp_path: Path) -> None:
-    assert keep_evaluation(found, untrained, None) == ""
-    assert keep_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
+    assert write_evaluation(found, untrained, None) == ""
+    assert write_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
     assert len(list((tmp_path / "there" / "worst").iterdir())) == 6
 
 
 def test_pictures_of_an_earlier_evaluation_go(found: Evaluation, tmp_path: Path) -> None:
-    kept.write_thumbnails(tmp_path, found)
+    evaluate.write_thumbnails(tmp_path, found)
     (tmp_path / "worst" / "mine.jpg").touch()
-    kept.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
+    evaluate.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
     assert sorted(os.listdir(tmp_path / "worst")) == ["0001.jpg", "0002.jpg", "mine.jpg"]
 
 
 def test_pictures_of_an_earlier_evaluation_stay_when_there_will_be_no_new_ones(
     found: Evaluation, tmp_path: Path
 ) -> None:
-    kept.write_thumbnails(tmp_path, found)
+    evaluate.write_thumbnails(tmp_path, found)
     with pytest.raises(ContractError):
-        kept.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))
+        evaluate.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))
     assert len(os.listdir(tmp_path / "worst")) == len(found.worst)
 
 
 def test_row_of_another_key_gets_no_picture(found: Evaluation, tmp_path: Path) -> None:
     others = tuple(replace(row, key="other") for row in found.worst)
-    assert kept.write_thumbnails(tmp_path, replace(found, worst=others)) == 0
+    assert evaluate.write_thumbnails(tmp_path, replace(found, worst=others)) == 0
 
 
 def test_picture_that_cannot_be_read_is_left_out(
@@ -100,7 +99,9 @@ def test_picture_that_cannot_be_read_is_left_out(
 ) -> None:
     folder = make_set({"val": 3}, last_image=b"no image")
     worst = tuple(WorstRow(f"val/{row}.jpg", "a", "b", 0.5, 1.0, row) for row in range(3))
-    assert kept.write_thumbnails(tmp_path / "out", replace(found, dataset=str(folder), split="val", worst=worst)) == 2
+    assert (
+        evaluate.write_thumbnails(tmp_path / "out", replace(found, dataset=str(folder), split="val", worst=worst)) == 2
+    )
 
 
 def test_run_folder_that_cannot_be_written_is_said_and_a_report_that_cannot_is_an_error(
@@ -108,9 +109,9 @@ def test_run_folder_that_cannot_be_written_is_said_and_a_report_that_cannot_is_a
 ) -> None:
     run = run_folder(tmp_path / "run")
     (run / "eval").write_text("in the way")
-    assert "cannot write the report into" in keep_evaluation(found, run, None)
+    assert "cannot write the report into" in write_evaluation(found, run, None)
     with pytest.raises(TrainerError, match="cannot write the report into"):
-        keep_evaluation(found, run, run / "eval" / "x")
+        write_evaluation(found, run, run / "eval" / "x")
 
 
 @pytest.mark.parametrize(("size", "shown"), [((640, 320), (320, 160)), ((8, 8), (320, 320)), ((200, 100), (200, 100))])
@@ -122,7 +123,7 @@ def test_thumbnails_are_shrunk_or_enlarged_by_a_whole_factor(size: tuple[int, in
 
 def test_reports_of_before_rows_and_epochs_were_kept_are_read(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    keep_evaluation(found, run, None)
+    write_evaluation(found, run, None)
     path = run / "eval" / "train" / "report.json"
     said = json.loads(path.read_text())
     del said["epoch"], said["step"]
