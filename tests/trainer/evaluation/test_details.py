@@ -24,7 +24,7 @@ def counted(logits: list[list[float]], labels: list[int], keep: int = 9, classes
 MIXED = counted([[5, 0, 0], [0, 5, 0], [0, 5, 1], [0, 0, 5], [9, 0, 0]], [0, 1, 2, 2, 1])
 
 
-def test_counts_add_up_to_those_of_the_plain_score() -> None:
+def test_counts_equal_those_of_score() -> None:
     logits, labels = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50, dtype=np.int32) % 3
     plain, details = score(logits, labels), Details(CLASSES, 0)
     details.add(logits, labels, map(str, labels))
@@ -94,7 +94,7 @@ def test_report_is_a_json_and_three_tables(tmp_path: Path) -> None:
     ]
 
 
-def test_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="cannot write the report into"):
         write_report(tmp_path / "file", evaluation(MIXED))

@@ -65,7 +65,7 @@ def test_checkpoint_is_scored_with_its_own_model_and_pixels(stripes: Path, tmp_p
     assert evaluate_checkpoint(tmp_path, stripes, "train", ASKED, shown.append, lambda: None).rows == 48
 
 
-def test_other_data_of_the_same_classes_is_scored_and_said_to_be_other(
+def test_other_data_with_the_same_classes_is_scored_and_marked(
     stripes: Path, make_set: Callable[..., Path], tmp_path: Path, cpu: InEffect
 ) -> None:
     path = save_untrained(tmp_path / "best.ckpt", stripes)
@@ -73,7 +73,7 @@ def test_other_data_of_the_same_classes_is_scored_and_said_to_be_other(
     assert (found.rows, found.same_data) == (4, False)
 
 
-def test_split_that_is_not_there_is_refused(stripes: Path, tmp_path: Path, cpu: InEffect) -> None:
+def test_missing_split_is_rejected(stripes: Path, tmp_path: Path, cpu: InEffect) -> None:
     path = save_untrained(tmp_path / "best.ckpt", stripes)
     with pytest.raises(TrainerError, match="no rows in split 'test'; it has train, val"):
         evaluate_checkpoint(path, stripes, "test", ASKED, lambda decisions: None, lambda: None)
@@ -87,7 +87,7 @@ def test_split_that_is_not_there_is_refused(stripes: Path, tmp_path: Path, cpu: 
         (("across", "down", "plain", "more"), "class 3 is 'more' there and None here"),
     ],
 )
-def test_other_classes_are_refused(stripes: Path, classes: tuple[str, ...], sentence: str) -> None:
+def test_other_classes_are_rejected(stripes: Path, classes: tuple[str, ...], sentence: str) -> None:
     meta = Meta(RunConfig("x"), classes, "", PIXELS, 1, 1, None)
     with pytest.raises(ContractError, match=sentence):
         check_classes(meta, load_dataset(stripes), Path("best.ckpt"), stripes)

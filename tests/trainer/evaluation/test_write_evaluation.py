@@ -1,4 +1,4 @@
-"""What `trainer eval` keeps for `trainer report`: tables, and pictures that are those of the rows they stand for."""
+"""Files that `trainer eval` writes for `trainer report`: tables, and thumbnails of the right rows."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def run_folder(folder: Path) -> Path:
     return folder
 
 
-def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect) -> None:
+def test_rows_are_found_by_their_index_in_any_shard(stripes: Path, cpu: InEffect) -> None:
     rows = encoded_at(stripes, load_dataset(stripes), "train", [40, 3, 3, 0])
     # Shard s of two holds every second row, from row s on: place 40 is the 17th row of the second one.
     assert {place: key for place, (key, _) in rows.items()} == {
@@ -49,7 +49,7 @@ def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect
     assert rows[40][1] == picture(33 % 3, 33)
 
 
-def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
+def test_evaluation_of_a_run_is_written_to_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     said = write_evaluation(found, run, None)
     assert said == f"written to {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
@@ -67,13 +67,15 @@ def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluati
         assert abs(shown - original).mean() < 3, row.key
 
 
-def test_checkpoint_alone_keeps_nothing_unless_told_where(found: Evaluation, untrained: Path, tmp_path: Path) -> None:
+def test_evaluation_of_a_single_checkpoint_is_written_only_with_report(
+    found: Evaluation, untrained: Path, tmp_path: Path
+) -> None:
     assert write_evaluation(found, untrained, None) == ""
     assert write_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
     assert len(list((tmp_path / "there" / "worst").iterdir())) == 6
 
 
-def test_pictures_of_an_earlier_evaluation_go(found: Evaluation, tmp_path: Path) -> None:
+def test_pictures_of_an_earlier_evaluation_are_deleted(found: Evaluation, tmp_path: Path) -> None:
     evaluate.write_thumbnails(tmp_path, found)
     (tmp_path / "worst" / "mine.jpg").touch()
     evaluate.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
@@ -104,9 +106,7 @@ def test_picture_that_cannot_be_read_is_left_out(
     )
 
 
-def test_run_folder_that_cannot_be_written_is_said_and_a_report_that_cannot_is_an_error(
-    found: Evaluation, tmp_path: Path
-) -> None:
+def test_read_only_run_folder_is_reported_and_read_only_report_is_an_error(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     (run / "eval").write_text("in the way")
     assert "cannot write the report into" in write_evaluation(found, run, None)
@@ -121,7 +121,7 @@ def test_thumbnails_are_shrunk_or_enlarged_by_a_whole_factor(size: tuple[int, in
     assert Image.open(io.BytesIO(thumbnail(buffer.getvalue(), 320))).size == shown
 
 
-def test_reports_of_before_rows_and_epochs_were_kept_are_read(found: Evaluation, tmp_path: Path) -> None:
+def test_reports_of_earlier_versions_are_read(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     write_evaluation(found, run, None)
     path = run / "eval" / "train" / "report.json"

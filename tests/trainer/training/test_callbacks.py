@@ -66,7 +66,7 @@ class Run:
                 return
 
 
-def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
+def test_epochs_are_distinguished_from_sinks(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.sinks(3, 1, 6)
     assert run.saved == [(6, True), (12, True), (18, True)]
@@ -75,7 +75,7 @@ def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
     assert run.stopping, "nothing is left to do"
 
 
-def test_every_line_has_the_share_of_waiting_once_a_step_was_timed(tmp_path: Path) -> None:
+def test_every_line_has_the_data_wait_after_the_first_timed_step(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.sinks(1, 1, 6)
     told = run.stream.getvalue().splitlines()
@@ -119,7 +119,7 @@ def test_signal_saves_once_where_the_sink_ends(sink: int, tmp_path: Path) -> Non
     assert run.state.evaluated is (sink == 1)
 
 
-def test_lost_loss_names_all_steps_of_the_sink(tmp_path: Path) -> None:
+def test_non_finite_loss_reports_all_steps_of_the_sink(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with pytest.raises(TrainerError, match="the loss is nan at step 6: the run diverged; the batch; try a lower --lr"):
         run.sinks(3, 1, 2, {2: float("nan")})
@@ -139,7 +139,7 @@ def test_overflow_under_a_fixed_scale_advises_a_lower_scale(tmp_path: Path) -> N
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
 
 
-def test_step_lines_tell_skipped_updates_and_the_best_so_far(tmp_path: Path) -> None:
+def test_step_lines_show_skipped_updates_and_the_best_accuracy(tmp_path: Path) -> None:
     run = Run(tmp_path, scaled=True)
     run.skipped.assign_value(Tensor(np.int32(4)))
     run.sinks(1, 1, 8)
