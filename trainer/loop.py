@@ -30,7 +30,7 @@ from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
-from trainer.training.callbacks import EpochCallback, Schedule, StepCallback, StepNumbers
+from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepCallback, StepNumbers
 from trainer.training.checkpointing import Checkpointer
 from trainer.training.lineage import invalid_label, undecodable, write_report
 from trainer.training.logs import log_callbacks
@@ -83,9 +83,9 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             return write_report(run, plan, problem, (first, last), element)
 
         meter = Meter(config.batch_size * effect.num_shards, effect.sink)
-        shared = schedule, state, step, meter, progress, stop
-        on_step = StepCallback(*shared, checkpointer.save, explain)
-        on_epoch = EpochCallback(*shared, run / METRICS, evaluate, checkpointer.save)
+        active = ActiveRun(schedule, state, step, meter, progress, stop)
+        on_step = StepCallback(active, checkpointer.save, explain)
+        on_epoch = EpochCallback(active, run / METRICS, evaluate, checkpointer.save)
         logs = [] if effect.shard_id else log_callbacks(config, run, meter, schedule, state, progress.note)
         if not state.evaluated:
             on_step.enter_epoch(state.step // plan.steps)

@@ -98,6 +98,18 @@ class StepNumbers(Callback):  # type: ignore[misc]
             run_context.original_args().cur_epoch_num = self.state.step // self.schedule.steps + 1
 
 
+@dataclass(frozen=True)
+class ActiveRun:
+    """The parts of a run in progress that its callbacks share."""
+
+    schedule: Schedule
+    state: RunState
+    step: Step
+    meter: Meter
+    progress: Progress
+    stop: StopSignals
+
+
 class StepCallback(Callback):  # type: ignore[misc]
     """Times and reports each step, saves periodically, and ends the run on a signal or a non-finite loss.
 
@@ -105,91 +117,81 @@ class StepCallback(Callback):  # type: ignore[misc]
     `explain(problem, first, last, element)` describes the batches of steps first..last, for an error message.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        state: RunState,
-        step: Step,
-        meter: Meter,
-        progress: Progress,
-        stop: StopSignals,
-        save: Callable[[], None],
-        explain: Callable[[str, int, int, Any], str],
-    ) -> None:
+    def __init__(self, run: ActiveRun, save: Callable[[], None], explain: Callable[[str, int, int, Any], str]) -> None:
         super().__init__()
-        self.schedule = schedule
-        self.state = state
-        self.step = step
-        self.meter = meter
-        self.progress = progress
-        self.stop = stop
+        self.run = run
         self.save = save
         self.explain = explain
         self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
         """Start the epoch's clock."""
-        if self.state.step % self.schedule.steps == 0 or not self.entered:  # otherwise a sink within an epoch
-            self.enter_epoch(self.state.step // self.schedule.steps + 1)
+        run, state = self.run, self.run.state
+        if state.step % run.schedule.steps == 0 or not self.entered:  # otherwise a sink within an epoch
+            self.enter_epoch(state.step // run.schedule.steps + 1)
 
     def enter_epoch(self, epoch: int) -> None:
         """Start the clock, adding what an earlier process measured of this epoch."""
-        self.progress.epoch_begin(epoch, self.schedule.epochs, self.schedule.steps)
-        self.meter.epoch_begin(time.perf_counter())
-        self.meter.resume(self.state.meter)
+        run, state = self.run, self.run.state
+        run.progress.epoch_begin(epoch, run.schedule.epochs, run.schedule.steps)
+        run.meter.epoch_begin(time.perf_counter())
+        run.meter.resume(state.meter)
         self.entered = True
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Record that the batch has arrived."""
-        self.meter.step_begin(time.perf_counter())
+        self.run.meter.step_begin(time.perf_counter())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Read the loss, report, save if due, and stop if a signal came."""
+        run, state = self.run, self.run.state
         params = run_context.original_args()
         loss = float(params.net_outputs.asnumpy())
-        before = self.state.step
+        before = state.step
         # With data sinking one call covers all steps since the last one.
-        self.state.step = params.cur_step_num
-        self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
+        state.step = params.cur_step_num
+        run.meter.step_end(time.perf_counter(), loss, state.step - before)
         self._check_loss(loss, before + 1, params.train_dataset_element)
-        self.progress.step(self._report(before // self.schedule.steps + 1, loss))
-        self.state.meter = self.meter.measured()
-        kill_points.kill_point("step", self.state.step)
-        every = self.schedule.save_every
-        due = every is not None and self.state.step // every > before // every
-        if self.state.step % self.schedule.steps and (due or self.stop.signum is not None):  # else EpochCallback saves
+        run.progress.step(self._report(before // run.schedule.steps + 1, loss))
+        state.meter = run.meter.measured()
+        kill_points.kill_point("step", state.step)
+        every = run.schedule.save_every
+        due = every is not None and state.step // every > before // every
+        if state.step % run.schedule.steps and (due or run.stop.signum is not None):  # else EpochCallback saves
             self.save()
-            kill_points.kill_point("saved", self.state.step)
-        if self.stop.signum is not None:
+            kill_points.kill_point("saved", state.step)
+        if run.stop.signum is not None:
             run_context.request_stop()
 
     def _report(self, epoch: int, loss: float) -> StepReport:
+        run, state = self.run, self.run.state
         return StepReport(
             epoch=epoch,
-            step=self.meter.steps,
+            step=run.meter.steps,
             loss=loss,
-            images_per_s=self.meter.images_per_s,
-            data_wait=self.meter.data_wait,
-            lr=self.schedule.rate(self.state.step),
-            skipped=int(self.step.skipped.asnumpy()) if self.step.scaled else 0,
-            best=self.state.best_accuracy,
-            left_s=self.schedule.left_s(self.state, self.meter.times),
+            images_per_s=run.meter.images_per_s,
+            data_wait=run.meter.data_wait,
+            lr=run.schedule.rate(state.step),
+            skipped=int(run.step.skipped.asnumpy()) if run.step.scaled else 0,
+            best=state.best_accuracy,
+            left_s=run.schedule.left_s(state, run.meter.times),
         )
 
     def _check_loss(self, loss: float, first: int, element: Any) -> None:
-        if self.step.scaled:
+        run, state = self.run, self.run.state
+        if run.step.scaled:
             # The step skips an update that overflowed and lowers the loss scale: only many in a row end the run.
-            skipped = int(self.step.skipped_in_row.asnumpy())
-            if skipped < self.schedule.max_overflows:
+            skipped = int(run.step.skipped_in_row.asnumpy())
+            if skipped < run.schedule.max_overflows:
                 return
-            problem = f"{many(skipped, 'update')} in a row overflowed, the last at step {self.state.step}"
-            advice = overflow_advice(self.schedule.fixed_scale)
+            problem = f"{many(skipped, 'update')} in a row overflowed, the last at step {state.step}"
+            advice = overflow_advice(run.schedule.fixed_scale)
         elif math.isfinite(loss):
             return
         else:
-            problem = f"the loss is {loss} at step {self.state.step}: the run diverged"
+            problem = f"the loss is {loss} at step {state.step}: the run diverged"
             advice = "try a lower --lr or more warm-up"
-        batches = self.explain(problem, first, self.state.step, element)
+        batches = self.explain(problem, first, state.step, element)
         raise TrainerError(f"{problem}; {batches}; {advice}, and check these images")
 
 
@@ -201,71 +203,60 @@ class EpochCallback(Callback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        schedule: Schedule,
-        state: RunState,
-        step: Step,
-        meter: Meter,
-        progress: Progress,
-        stop: StopSignals,
-        metrics: Path,
-        evaluate: Callable[[], Scores | None],
-        save: Callable[[bool], None],
+        self, run: ActiveRun, metrics: Path, evaluate: Callable[[], Scores | None], save: Callable[[bool], None]
     ) -> None:
         super().__init__()
-        self.schedule = schedule
-        self.state = state
-        self.step = step
-        self.meter = meter
-        self.progress = progress
-        self.stop = stop
+        self.run = run
         self.metrics = metrics
         self.evaluate = evaluate
         self.save = save
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Evaluate and save; only save if a signal came."""
-        if self.state.step % self.schedule.steps:
+        run, state = self.run, self.run.state
+        if state.step % run.schedule.steps:
             return  # a sink within an epoch, or a signal: StepCallback has saved
         self.finish_epoch()
-        if not self.state.evaluated or self.schedule.is_over(self.state):
+        if not state.evaluated or run.schedule.is_over(state):
             run_context.request_stop()
 
     def finish_epoch(self) -> None:
         """Evaluate the trained epoch and save. The epoch counts once the checkpoint is written."""
+        run, state = self.run, self.run.state
         started = time.perf_counter()
-        self.state.evaluated = False
+        state.evaluated = False
         try:
-            self.stop.check()
+            run.stop.check()
             scores = self.evaluate()
         except Interrupted:
             self.save(False)
             return
         report = self._report(scores, time.perf_counter() - started)
-        best = self.state.improves(report.epoch, report.val_accuracy)
-        self.state.add_times(*self.meter.times)
-        self.state.evaluated, self.state.last, self.state.meter = True, asdict(report), {}
+        best = state.improves(report.epoch, report.val_accuracy)
+        state.add_times(*run.meter.times)
+        state.evaluated, state.last, state.meter = True, asdict(report), {}
         self._write(report)
-        kill_points.kill_point("epoch.metrics", self.state.step)
+        kill_points.kill_point("epoch.metrics", state.step)
         self.save(best)
-        kill_points.kill_point("epoch.saved", self.state.step)
-        self.progress.epoch_end(report)
-        if self.schedule.is_over(self.state) and report.epoch < self.schedule.epochs:
-            self.progress.note(f"stopped: val accuracy has not improved since epoch {self.state.rise_epoch}")
+        kill_points.kill_point("epoch.saved", state.step)
+        run.progress.epoch_end(report)
+        if run.schedule.is_over(state) and report.epoch < run.schedule.epochs:
+            run.progress.note(f"stopped: val accuracy has not improved since epoch {state.rise_epoch}")
 
     def _write(self, report: EpochReport) -> None:
-        self.state.metrics_bytes = append_line(self.metrics, json.dumps(asdict(report)))
+        self.run.state.metrics_bytes = append_line(self.metrics, json.dumps(asdict(report)))
 
     def _report(self, scores: Scores | None, val_s: float) -> EpochReport:
+        run, state = self.run, self.run.state
         return EpochReport(
-            epoch=self.state.step // self.schedule.steps,
-            step=self.state.step,
-            loss=self.meter.loss,
-            lr=self.schedule.rate(self.state.step),
-            images_per_s=self.meter.rounded_images_per_s,
-            data_wait=None if self.meter.data_wait is None else round(self.meter.data_wait, 4),
-            skipped=int(self.step.skipped.asnumpy()),
-            train_s=round(self.meter.elapsed_s, 3),
+            epoch=state.step // run.schedule.steps,
+            step=state.step,
+            loss=run.meter.loss,
+            lr=run.schedule.rate(state.step),
+            images_per_s=run.meter.rounded_images_per_s,
+            data_wait=None if run.meter.data_wait is None else round(run.meter.data_wait, 4),
+            skipped=int(run.step.skipped.asnumpy()),
+            train_s=round(run.meter.elapsed_s, 3),
             val_s=round(val_s, 3),
             val_loss=None if scores is None else scores.loss,
             val_accuracy=None if scores is None else scores.headline,

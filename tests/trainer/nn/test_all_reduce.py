@@ -78,6 +78,6 @@ def test_ranks_together_evaluate_each_row_once_in_stored_order(ranks: int, strip
 
 
 def test_keys_have_as_many_steps_as_their_batches(stripes: Path, cpu: InEffect) -> None:
-    """48 rows on 5 ranks: a rank with 9 would get one row twice, and its keys would be ahead of its batches from epoch 2."""
+    """48 rows on 5 ranks: a rank with 9 would get one row twice, so its keys would be ahead from epoch 2."""
     for effect in by_rank(cpu, 5):
         assert pipeline.train_keys(stripes, load_dataset(stripes), 5, effect).get_dataset_size() == 1
