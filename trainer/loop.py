@@ -32,7 +32,7 @@ from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
 from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepCallback, StepNumbers
 from trainer.training.checkpointing import Checkpointer
-from trainer.training.lineage import invalid_label, undecodable, write_report
+from trainer.training.lineage import invalid_label, undecodable, write_nonfinite
 from trainer.training.logs import log_callbacks
 from trainer.training.meter import UNMEASURED, Meter, bottleneck, judge_wait, share_of_waiting
 from trainer.training.progress import Progress, Silent
@@ -80,7 +80,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals) -> TrainResu
             return scores
 
         def explain(problem: str, first: int, last: int, element: Any) -> str:
-            return write_report(run, plan, problem, (first, last), element)
+            return write_nonfinite(run, plan, problem, (first, last), element)
 
         meter = Meter(config.batch_size * effect.num_shards, effect.sink)
         active = ActiveRun(schedule, state, step, meter, progress, stop)

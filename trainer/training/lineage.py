@@ -105,7 +105,7 @@ def describe(batches: Iterable[NDArray[Any]]) -> str:
     return f"inputs from {low:.4g} to {high:.4g}" + (f" and {bad} non-finite values" if bad else "")
 
 
-def write_report(run: Path, plan: RunPlan, problem: str, steps: tuple[int, int], element: Any) -> str:
+def write_nonfinite(run: Path, plan: RunPlan, problem: str, steps: tuple[int, int], element: Any) -> str:
     """Write RUN/nonfinite.json with every key of the batches at steps first..last; return a phrase about them.
 
     `element` is the current batch. With data sinking it is empty, and the batches are read again.

@@ -50,7 +50,7 @@ def test_keys_are_those_of_the_batch_in_any_epoch(plan: RunPlan) -> None:
 @pytest.mark.parametrize("sunk", [False, True])
 def test_report_lists_every_image_and_the_value_range(sunk: bool, plan: RunPlan, tmp_path: Path) -> None:
     batch = Tensor(np.array([[1.0, np.nan], [-2.0, np.inf]], np.float32))
-    told = lineage.write_report(tmp_path, plan, "lost", (9, 9), () if sunk else (batch,))
+    told = lineage.write_nonfinite(tmp_path, plan, "lost", (9, 9), () if sunk else (batch,))
     report = json.loads((tmp_path / "nonfinite.json").read_text())
     assert [(image["key"], image["label"]) for image in report["images"]] == lineage.batch_rows(plan, 9, 9)[0]
     assert report["images"][0]["step"] == 9
