@@ -41,7 +41,8 @@ def cross_entropy(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> "NDArr
     """Return the cross entropy (N,) in nats of logits (N, classes) against labels (N,)."""
     import numpy as np
 
-    return -log_softmax(logits)[np.arange(len(labels)), labels]
+    losses: NDArray[np.float64] = -log_softmax(logits)[np.arange(len(labels)), labels]
+    return losses
 
 
 def score(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> ClassScores:
