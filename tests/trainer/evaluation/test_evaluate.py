@@ -82,9 +82,9 @@ def test_missing_split_is_rejected(stripes: Path, tmp_path: Path, cpu: InEffect)
 @pytest.mark.parametrize(
     ("classes", "sentence"),
     [
-        (("down", "across", "plain"), "class 0 is 'down' there and 'across' here"),
-        (("across", "down"), "class 2 is None there and 'plain' here"),
-        (("across", "down", "plain", "more"), "class 3 is 'more' there and None here"),
+        (("down", "across", "plain"), "class 0 is 'down' in the checkpoint and 'across' in"),
+        (("across", "down"), "class 2 is None in the checkpoint and 'plain' in"),
+        (("across", "down", "plain", "more"), "class 3 is 'more' in the checkpoint and None in"),
     ],
 )
 def test_other_classes_are_rejected(stripes: Path, classes: tuple[str, ...], sentence: str) -> None:

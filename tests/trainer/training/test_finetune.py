@@ -18,7 +18,7 @@ from trainer.errors import TrainerError
 from trainer.feed.recipes import Pixels
 from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.models import find_factory
-from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
+from trainer.nn.optimizer import OPTIMIZERS, has_prefix, parameter_groups, parse_scales, rate_scale
 from trainer.nn.step import TrainStep
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
@@ -133,9 +133,9 @@ def test_frozen_part_keeps_weights_and_norm_statistics_while_the_rest_learns(lev
 
 
 def test_prefix_ends_at_a_dot() -> None:
-    assert begins("stages.1.bias", "stages.1")
-    assert begins("stages.1", "stages.1")
-    assert not begins("stages.12.bias", "stages.1")
+    assert has_prefix("stages.1.bias", "stages.1")
+    assert has_prefix("stages.1", "stages.1")
+    assert not has_prefix("stages.12.bias", "stages.1")
 
 
 @pytest.mark.parametrize(

@@ -66,4 +66,4 @@ def test_label_that_differs_from_the_index_is_found_after_a_failed_step(
     plan = plan_run(RunConfig(str(folder), device="CPU", workers=1, batch_size=8), this_machine("CPU"))
     found = [said for step in range(plan.steps) if (said := invalid_label(plan, step))]
     assert len(found) == 1
-    assert "train/0.jpg holds the label 99" in found[0]
+    assert "train/0.jpg has the label 99" in found[0]

@@ -45,7 +45,7 @@ def test_resumed_epoch_is_measured_as_one() -> None:
         first.step_begin(begin)
         first.step_end(end, loss)
     second.epoch_begin(100.0)
-    second.go_on(first.measured())
+    second.resume(first.measured())
     second.step_begin(101.0)
     second.step_end(102.0, loss=1.0)
     assert (second.steps, second.loss, second.elapsed_s) == (3, 3.0, 8.0)
@@ -55,7 +55,7 @@ def test_resumed_epoch_is_measured_as_one() -> None:
 def test_meter_without_steps_has_no_measurements() -> None:
     meter = Meter(batch_size=1)
     assert meter.measured() == {}
-    meter.go_on({})
+    meter.resume({})
     assert meter.steps == 0
 
 

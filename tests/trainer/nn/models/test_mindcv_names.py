@@ -90,7 +90,7 @@ def test_mindcv_checkpoint_is_loaded_and_another_size_or_model_rejected(cpu: InE
     theirs = {name: ours[own] for name, own in from_mindcv("resnet18", resnet18_names()).items()}
     path = tmp_path / "resnet18-1e65cd21.ckpt"
     mindspore.save_checkpoint([{"name": name, "data": weight} for name, weight in theirs.items()], str(path))
-    with pytest.raises(TrainerError, match=r"pads images of 64 pixels in another way .* use --image-size 65, where"):
+    with pytest.raises(TrainerError, match=r"pads images of 64 pixels differently .* use --image-size 65, where"):
         load_init(new, path, 10, "resnet18", 64)
     assert load_init(new, path, 10, "resnet18", 65) == f"init: all 102 weights from {path}, renamed from MindCV"
     for own in new.get_parameters():
