@@ -51,7 +51,7 @@ def score(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> ClassScores:
     return ClassScores(len(labels), float(cross_entropy(logits, labels).sum()), correct)
 
 
-def _loss(config: RunConfig) -> Any:
+def _loss(config: RunConfig) -> object:
     from trainer.nn.cross_entropy import SmoothedCrossEntropy
 
     return SmoothedCrossEntropy(config.label_smoothing)

@@ -45,7 +45,7 @@ class Task:
     """
 
     outputs: Callable[[Sequence[str]], int]
-    loss: Callable[[RunConfig], Any]
+    loss: Callable[[RunConfig], object]
     score: Callable[[Any, Any], Scores]
     no_scores: Scores
     columns: tuple[str, str] = ("image", "label")
