@@ -1,4 +1,4 @@
-"""Starts `trainer`: the console script, and `python -m trainer`."""
+"""Entry point of the console script `trainer` and of `python -m trainer`."""
 
 import importlib.util
 import os
@@ -7,21 +7,21 @@ from types import ModuleType
 
 
 def main() -> None:
-    """Run the program. A file of the user's that Python loads in place of a part of it is named in a sentence."""
+    """Run the program. If a file of the user shadows one of its modules, name that file and exit."""
     shadows = _load_shadows()
-    _refuse(shadows.obstacle("schemas", "trainer"))
+    _exit_if(shadows.obstacle("schemas", "trainer"))
     try:
         from trainer.cli.commands import main as run
 
-        _refuse(shadows.loaded())
+        _exit_if(shadows.loaded())
         run()
     except Exception as error:
-        _refuse(shadows.cause(error))
+        _exit_if(shadows.cause(error))
         raise
 
 
 def _load_shadows() -> ModuleType:
-    """schemas/process/shadows.py by its path: `schemas` may be what is in the way."""
+    """Load schemas/process/shadows.py by its path, because `schemas` itself may be shadowed."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     spec = importlib.util.spec_from_file_location("_shadows", os.path.join(home, "schemas", "process", "shadows.py"))
     assert spec is not None
@@ -31,12 +31,12 @@ def _load_shadows() -> ModuleType:
     return module
 
 
-def _refuse(why: str | None) -> None:
-    if why is None:
+def _exit_if(problem: str | None) -> None:
+    if problem is None:
         return
-    sys.stderr.write(f"Error: {why}\n")
+    sys.stderr.write(f"Error: {problem}\n")
     sys.stderr.flush()
-    os._exit(1)  # MindSpore, loaded by half, aborts where Python ends in order
+    os._exit(1)  # a partly loaded MindSpore would abort at a normal exit
 
 
 if __name__ == "__main__":

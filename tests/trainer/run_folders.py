@@ -11,8 +11,7 @@ from PIL import Image
 
 from trainer.config import RunConfig
 from trainer.decisions import Decision
-from trainer.evaluation.details import Details, picture_name, write_report
-from trainer.report.evaluated import Evaluated
+from trainer.evaluation.details import Details, Evaluation, picture_name, write_report
 from trainer.runs.history import Start
 
 STEPS = 10  # an epoch
@@ -76,8 +75,8 @@ def write_evaluation(
     logits[np.arange(rows), guesses] = 5 + np.arange(rows) / rows
     details = Details(classes, worst)
     details.add(logits, labels, [f"{classes[label]}/{row}.jpg" for row, label in enumerate(labels)])
-    found = Evaluated(
-        folder=run,
+    evaluation = Evaluation(
+        checkpoint="",
         split=split,
         dataset="/data/flowers",
         epoch=3,
@@ -93,8 +92,7 @@ def write_evaluation(
         worst=details.worst,
     )
     folder = run / "eval" / split
-    values = {"folder": "", "confusion": tuple(map(tuple, details.confusion.tolist()))} | other
-    write_report(folder, replace(found, **values))
+    write_report(folder, replace(evaluation, **other))
     (folder / "worst").mkdir()
     for place in range(len(details.worst)):
         (folder / picture_name(place)).write_bytes(jpeg())

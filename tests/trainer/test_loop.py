@@ -35,7 +35,7 @@ def train(config: RunConfig) -> tuple[loop.TrainResult, str]:
     return loop.train(config, Lines(stream, 2), StopSignals()), stream.getvalue()
 
 
-def test_run_of_which_every_update_overflowed_says_so_in_its_lines_and_its_result(stripes: Path, cpu: InEffect) -> None:
+def test_run_whose_every_update_overflowed_reports_it(stripes: Path, cpu: InEffect) -> None:
     asked = replace(QUICK, dataset=str(stripes), epochs=1, amp_level="O2", loss_scale="1e30", max_overflows=1000)
     result, told = train(asked)
     assert (result.updates, result.skipped, result.learnt) == (3, 3, False)
@@ -58,7 +58,7 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert "epoch 10/10  loss " in told
     assert result.bound in ("feed", "compute", "balanced")
     assert result.data_wait is not None
-    assert told.splitlines()[-1].startswith("limit: ")
+    assert told.splitlines()[-1].startswith("bottleneck: ")
 
     reports = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [report["epoch"] for report in reports] == list(range(1, 11))
@@ -74,7 +74,7 @@ def test_run_learns_and_leaves_exactly_its_folder(stripes: Path, cpu: InEffect) 
     assert RunConfig.from_dict(json.loads((run / "config.json").read_text())) == best.config
 
 
-def test_float16_is_obeyed_on_cpu_and_a_set_without_val_trains(make_set: Callable[..., Path], cpu: InEffect) -> None:
+def test_float16_is_used_on_cpu_and_a_set_without_val_trains(make_set: Callable[..., Path], cpu: InEffect) -> None:
     config = replace(QUICK, dataset=str(make_set({"train": 20})), amp_level="O2", epochs=1, optimizer="sgd", lr=0.001)
     result, told = train(config)
     assert (result.best_accuracy, result.last_accuracy, result.best_epoch) == (None, None, 1)
@@ -92,7 +92,7 @@ def test_label_outside_the_classes_stops_before_anything_is_compiled_and_leaves_
     assert os.listdir(Path.cwd()) == []
 
 
-def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_command(
+def test_run_that_fails_to_compile_does_not_block_the_next_command(
     stripes: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(QUICK, dataset=str(stripes), out="mine")
@@ -116,8 +116,8 @@ def test_run_that_fails_to_compile_does_not_stand_in_the_way_of_the_right_comman
         ({"model": "net:gone"}, "net has no function 'gone'"),
         ({"recipe": "gone:make"}, "no module 'gone'"),
         ({"init": "gone.ckpt"}, r"gone\.ckpt is neither a run folder nor a checkpoint"),
-        ({"freeze": ("gone",)}, "--freeze gone: no parameter begins so"),
-        ({"lr_scale": ("gone=1",)}, "--lr-scale gone: no parameter that learns begins so"),
+        ({"freeze": ("gone",)}, "--freeze gone: no parameter has this prefix"),
+        ({"lr_scale": ("gone=1",)}, "--lr-scale gone: no trainable parameter has this prefix"),
     ],
 )
 def test_wrong_option_leaves_nothing(wrong: dict[str, object], sentence: str, stripes: Path, cpu: InEffect) -> None:
@@ -127,7 +127,7 @@ def test_wrong_option_leaves_nothing(wrong: dict[str, object], sentence: str, st
     assert not Path("mine").exists()
 
 
-def test_loss_that_is_lost_stops_the_run_with_advice(stripes: Path, cpu: InEffect) -> None:
+def test_non_finite_loss_stops_the_run_with_advice(stripes: Path, cpu: InEffect) -> None:
     sentence = r"diverged; the batch has inputs from .* of the images train/.*; try a lower --lr"
     with pytest.raises(TrainerError, match=sentence):
         train(replace(QUICK, dataset=str(stripes), optimizer="sgd", lr=1e30, warmup_epochs=0, weight_decay=1.0))

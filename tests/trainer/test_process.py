@@ -67,7 +67,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     told = err.splitlines()
     assert {re.split(r"\s{2,}", line)[0] for line in told[1:-2]} <= {"device", "CPU kernels", "amp level"}, err
     assert told[-2].startswith("plain defaults, shown with -v")
-    assert told[-1] == "kept in mine/eval/val; 'trainer report mine' makes a page of it"
+    assert told[-1] == "written to mine/eval/val; 'trainer report mine' makes a page of it"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -101,7 +101,7 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
     assert finish(start(*command, "killed", cwd=tmp_path, kill_at=f"step:{step}"))[0] == -signal.SIGKILL
     code, _, err = finish(start(*command, "killed", cwd=tmp_path))
     assert code == 0, err
-    assert f"going on after step {step - 1}" in err
+    assert f"resuming after step {step - 1}" in err
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole"), f"killed at step {step}"
     assert "is complete; nothing is left to do\n" in finish(start(*command, "killed", cwd=tmp_path))[2]
 

@@ -194,15 +194,14 @@ def evaluate(
     asked = RunConfig(dataset=dataset, **settings)
     with _stop_signals() as stop:
         from trainer.cli.text import eval_text
-        from trainer.evaluation.evaluate import evaluate_checkpoint
-        from trainer.evaluation.kept import keep_evaluation
+        from trainer.evaluation.evaluate import evaluate_checkpoint, write_evaluation
 
         found = evaluate_checkpoint(
             Path(checkpoint), Path(dataset), split, asked, settings_shower(verbose), stop.check, worst, Path.cwd()
         )
         # Before anything is kept: a folder that cannot be written to must not cost the score.
-        _print(json.dumps(dataclasses.asdict(found)) if as_json else eval_text(found))
-        kept = keep_evaluation(found, Path(checkpoint), None if report is None else Path(report))
+        _print(json.dumps(found.to_dict()) if as_json else eval_text(found))
+        kept = write_evaluation(found, Path(checkpoint), None if report is None else Path(report))
     click.echo(kept, err=True, nl=bool(kept))
 
 

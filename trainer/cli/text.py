@@ -12,8 +12,7 @@ from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Tried
 from trainer.doctor.stages import Measured
-from trainer.evaluation.details import summary
-from trainer.evaluation.evaluate import Evaluation
+from trainer.evaluation.details import Evaluation, summary
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80

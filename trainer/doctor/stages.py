@@ -24,7 +24,7 @@ from trainer.plan.run_plan import RunPlan
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
-from trainer.training.callbacks import Schedule, StepCallback
+from trainer.training.callbacks import ActiveRun, Schedule, StepCallback
 from trainer.training.meter import Meter
 from trainer.training.progress import Silent
 
@@ -291,8 +291,8 @@ class Pace(StepCallback):
     def __init__(self, plan: RunPlan, step: TrainStep, lap: Timer, full: bool) -> None:
         size = plan.config.batch_size
         course = Schedule(EPOCHS, plan.steps, [plan.lr] * UPDATES)
-        meter = Meter(size)
-        super().__init__(course, RunState(), step, meter, Silent(), StopSignals(), lambda: None, lambda *lost: "")
+        run = ActiveRun(course, RunState(), step, Meter(size), Silent(), StopSignals())
+        super().__init__(run, lambda: None, lambda *lost: "")
         self.lap = lap
         self.batch_size = size
         self.full = full
@@ -309,14 +309,14 @@ class Pace(StepCallback):
 
     def on_train_step_end(self, run_context: Any) -> None:
         """Do as a run does, and stop when the lap is over."""
-        before = self.state.step
+        before = self.run.state.step
         super().on_train_step_end(run_context)
         now = self.lap.clock()
         if self.lap.is_warm:
             self.wait_s += self._busy - self._free
             self.work_s += now - self._busy
         self._free = now
-        if self.lap.done(self.batch_size * (self.state.step - before)):
+        if self.lap.done(self.batch_size * (self.run.state.step - before)):
             run_context.request_stop()
 
 

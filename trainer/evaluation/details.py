@@ -1,11 +1,11 @@
-"""What an evaluation shows beyond one number: hits a class, the confusion matrix, top-5, the worst images by key."""
+"""Result of an evaluation: accuracy per class, confusion matrix, top-5 accuracy, and the worst images."""
 
 import csv
 import heapq
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from schemas.storage.files import write_whole
 from trainer.errors import disk_error
+from trainer.nn.tasks.classification import cross_entropy
 from trainer.runs.folder import CLASSES, CONFUSION, EVALUATION, PICTURES, WORST
 
 TOP = 5
@@ -21,7 +22,7 @@ TOP = 5
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class: its rows, how many were hit, and the class that most of the others were taken for."""
+    """One class: its rows, the correct ones, and the class most often predicted for the others (`taken_for`)."""
 
     name: str
     rows: int
@@ -33,9 +34,9 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row that the network likes least: `loss` is the cross entropy in nats, `score` what its label was given.
+    """A row with one of the highest losses. `loss` is its cross entropy in nats, `score` its label's probability.
 
-    `row` is its place in the split in stored order, from 0; None in reports of before it was kept.
+    `row` is its index in the split in stored order, from 0; None in reports of earlier versions.
     """
 
     key: str
@@ -46,8 +47,38 @@ class WorstRow:
     row: int | None = None
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """Result of `trainer eval`. `epoch` and `step` are those of the checkpoint; None in reports of earlier versions.
+
+    `same_data` is True if the checkpoint was trained on this dataset. `top5` is the share of rows whose label is among
+    the five highest logits, None with five classes or fewer. `confusion` (classes, classes) counts rows by
+    [label, predicted]. `worst` has the rows with the highest loss, the highest first.
+    """
+
+    checkpoint: str
+    epoch: int | None
+    step: int | None
+    dataset: str
+    split: str
+    rows: int
+    correct: int
+    accuracy: float
+    top5: float | None
+    loss: float
+    same_data: bool
+    classes: tuple[ClassScore, ...]
+    confusion: NDArray[np.int64]
+    worst: tuple[WorstRow, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all fields for JSON."""
+        lists = {"classes": [vars(each) for each in self.classes], "worst": [vars(each) for each in self.worst]}
+        return vars(self) | lists | {"confusion": self.confusion.tolist()}
+
+
 class Details:
-    """Counts batch by batch; memory does not grow with the rows. `keep` is how many of the worst rows are kept."""
+    """Counts of an evaluation, batch by batch, in constant memory. `keep` is the number of worst rows to keep."""
 
     def __init__(self, classes: Sequence[str], keep: int) -> None:
         self.classes = tuple(classes)
@@ -56,52 +87,44 @@ class Details:
         self.in_top = 0
         self.loss_sum = 0.0
         self._worst: list[tuple[float, int, WorstRow]] = []
-        self._seen = 0
+        self.rows = 0
 
     def add(self, logits: NDArray[Any], labels: NDArray[np.int32], keys: Iterable[str]) -> None:
-        """Count a batch: logits (N, classes), labels (N,), and a key a row."""
+        """Count a batch: logits (N, classes), labels (N,), and one key per row."""
         wide = logits.astype(np.float64)
-        rows = np.arange(len(labels))
-        log_scores = log_softmax(wide)
+        own = wide[np.arange(len(labels)), labels]
         predicted = wide.argmax(axis=1)
-        own = wide[rows, labels]
-        # Of equal logits the lower class counts as higher, as in argmax; a row that is not finite is in no top.
+        # Of equal logits the lower class ranks higher, as in argmax; a row with non-finite logits is in no top five.
         lower = np.arange(wide.shape[1])[None, :] < labels[:, None]
         above = (wide > own[:, None]) | ((wide == own[:, None]) & lower)
         self.in_top += int(((above.sum(axis=1) < TOP) & np.isfinite(wide).all(axis=1)).sum())
         np.add.at(self.confusion, (labels, predicted), 1)
-        losses = -log_scores[rows, labels]
+        losses = cross_entropy(logits, labels)
         self.loss_sum += float(losses.sum())
         for key, label, guess, loss in zip(keys, labels, predicted, losses, strict=True):
-            self._note(key, int(label), int(guess), float(loss))
+            self._add_row(key, int(label), int(guess), float(loss))
 
-    def _note(self, key: str, label: int, guess: int, loss: float) -> None:
-        place = self._seen
-        self._seen += 1
+    def _add_row(self, key: str, label: int, guess: int, loss: float) -> None:
         rank = loss if np.isfinite(loss) else np.inf
         if self.keep and (len(self._worst) < self.keep or rank > self._worst[0][0]):
-            row = WorstRow(key, self.classes[label], self.classes[guess], float(np.exp(-loss)), loss, place)
+            row = WorstRow(key, self.classes[label], self.classes[guess], float(np.exp(-loss)), loss, self.rows)
             push = heapq.heappush if len(self._worst) < self.keep else heapq.heapreplace
-            push(self._worst, (rank, -self._seen, row))  # of equals the earlier row is kept
-
-    @property
-    def rows(self) -> int:
-        """Rows counted."""
-        return self._seen
+            push(self._worst, (rank, -self.rows, row))  # of equal losses the earlier row is kept
+        self.rows += 1
 
     @property
     def correct(self) -> int:
-        """Rows whose highest logit is their label."""
+        """Number of rows whose highest logit is their label."""
         return int(self.confusion.trace())
 
     @property
     def worst(self) -> tuple[WorstRow, ...]:
-        """The rows of the highest loss, the worst first."""
+        """The rows with the highest loss, the highest first."""
         return tuple(row for _, _, row in sorted(self._worst, key=lambda entry: (-entry[0], -entry[1])))
 
     @property
     def by_class(self) -> tuple[ClassScore, ...]:
-        """A score for each class, in the classes' order."""
+        """One score per class, in the order of the classes."""
         return tuple(self._class(number) for number in range(len(self.classes)))
 
     def _class(self, number: int) -> ClassScore:
@@ -120,63 +143,54 @@ class Details:
         )
 
 
-def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of the scores, a row (N, classes) summing to one as scores."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    scores: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return scores
+def write_report(folder: Path, evaluation: Evaluation) -> None:
+    """Write report.json, classes.csv, confusion.csv and worst.csv into `folder`, replacing earlier ones.
 
-
-def write_report(folder: Path, found: Any) -> None:
-    """Write an Evaluation as report.json, classes.csv, confusion.csv and worst.csv; earlier ones are replaced.
-
-    The confusion matrix has a row for each label and a column for each prediction. Raises TrainerError.
+    The confusion matrix has one row per label and one column per prediction. Raises TrainerError.
     """
-    names = [one.name for one in found.classes]
-    # Not asdict, which copies each number: seconds for the matrix of a thousand classes.
-    lists = {"classes": [vars(one) for one in found.classes], "worst": [vars(one) for one in found.worst]}
+    names, values = [each.name for each in evaluation.classes], evaluation.to_dict()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / EVALUATION, json.dumps(vars(found) | lists, indent=1) + "\n")
-        _table(folder / CLASSES, list(ClassScore.__dataclass_fields__), (asdict(one).values() for one in found.classes))
-        counts = ([name, *row] for name, row in zip(names, found.confusion, strict=True))
+        write_whole(folder / EVALUATION, json.dumps(values, indent=1) + "\n")
+        _table(folder / CLASSES, [field.name for field in fields(ClassScore)], map(astuple, evaluation.classes))
+        counts = ([name, *row] for name, row in zip(names, evaluation.confusion.tolist(), strict=True))
         _table(folder / CONFUSION, ["label \\ predicted", *names], counts)
-        _table(folder / WORST, list(WorstRow.__dataclass_fields__), (asdict(one).values() for one in found.worst))
+        _table(folder / WORST, [field.name for field in fields(WorstRow)], map(astuple, evaluation.worst))
     except OSError as error:
         raise disk_error(error, f"cannot write the report into {folder}") from None
 
 
-def picture_name(place: int) -> str:
-    """File in a report's folder with the picture of the worst row at `place`, from 0; a key would be no safe name."""
-    return f"{PICTURES}/{place + 1:04d}.jpg"
+def picture_name(number: int) -> str:
+    """Return the file, in a report's folder, of the thumbnail of worst row `number`, from 0."""
+    return f"{PICTURES}/{number + 1:04d}.jpg"
 
 
-def _table(path: Path, head: list[str], rows: Iterable[Iterable[object]]) -> None:
+def _table(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(head)
+    writer.writerow(header)
     writer.writerows(rows)
     write_whole(path, text.getvalue())
 
 
-def summary(found: Any, lines: int = 5) -> str:
-    """The weakest classes and the worst rows of an Evaluation as aligned text; empty when every row was hit."""
-    missed = [one for one in found.classes if one.correct < one.rows]
-    weak = sorted(missed, key=lambda one: one.accuracy)[:lines]
-    wrong = [one for one in found.worst if one.predicted != one.label][:lines]
+def summary(evaluation: Evaluation, lines: int = 5) -> str:
+    """Return the weakest classes and the worst wrong rows as aligned text, empty if every row is correct."""
+    weak = [each for each in evaluation.classes if each.correct < each.rows]
+    weak = sorted(weak, key=lambda each: each.correct / each.rows)[:lines]
+    wrong = [row for row in evaluation.worst if row.predicted != row.label][:lines]
     if not weak:
         return ""
-    shown = [("weakest classes", "accuracy", "rows", "most taken for")]
-    shown += [(one.name, f"{one.accuracy:.2%}", str(one.rows), f"{one.taken_for} ({one.taken})") for one in weak]
-    text = aligned(shown)
+    table = [("weakest classes", "accuracy", "rows", "most taken for")]
+    table += [(one.name, f"{one.accuracy:.2%}", str(one.rows), f"{one.taken_for} ({one.taken})") for one in weak]
+    text = aligned(table)
     if wrong:
-        rows = [("worst images", "label", "predicted", "score of the label")]
-        rows += [(one.key, one.label, one.predicted, f"{one.score:.4f}") for one in wrong]
-        text += "\n" + aligned(rows)
+        table = [("worst images", "label", "predicted", "score of the label")]
+        table += [(row.key, row.label, row.predicted, f"{row.score:.4f}") for row in wrong]
+        text += "\n" + aligned(table)
     return text
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of text in columns."""
+    """Return rows of text aligned in columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -1,82 +1,61 @@
-"""Counts a network's hits on a split, each row exactly once; and `trainer eval`."""
+"""`trainer eval`: scores a checkpoint on a split, each row exactly once, and writes the result to disk."""
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
 from trainer.config import RunConfig
-from trainer.errors import TrainerError
-from trainer.evaluation.details import TOP, ClassScore, Details, WorstRow
+from trainer.errors import TrainerError, disk_error
+from trainer.evaluation.details import TOP, Details, Evaluation, picture_name, write_report
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.integrity import check_split
-from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
+from trainer.feed.picture import Unreadable, thumbnail
+from trainer.feed.pipeline import check_batch, encoded_at, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
-from trainer.runs.folder import scratch
+from trainer.runs.folder import EVALUATIONS, PICTURES, holds_run, scratch
 
-USUAL_SIDE = 224  # to lay the pipeline out before the checkpoint, which knows the side, can be read
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What `trainer eval` found. `same_data` says whether the dataset is the one that the checkpoint was trained on;
-    `epoch` and `step` say how long it was trained.
-
-    `top5` is the share of rows whose label is among the five highest logits, None with five classes or fewer.
-    `confusion[label][predicted]` counts rows; `worst` are those of the highest loss, the worst first.
-    """
-
-    checkpoint: str
-    epoch: int
-    step: int
-    dataset: str
-    split: str
-    rows: int
-    correct: int
-    accuracy: float
-    top5: float | None
-    loss: float
-    same_data: bool
-    classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    worst: tuple[WorstRow, ...]
+USUAL_SIDE = 224  # pixels; for planning the pipeline before the checkpoint is read, which has the image size
+THUMBNAIL_SIDE = 320  # pixels; a thumbnail is about 20 KB
+MAX_THUMBNAILS = 200
 
 
 def evaluate_checkpoint(
     path: Path,
     folder: Path,
     split: str,
-    asked: RunConfig,
+    config: RunConfig,
     show: Show,
-    each_batch: Callable[[], None],
+    after_batch: Callable[[], None],
     keep: int = 20,
     home: Path = Path(),
 ) -> Evaluation:
-    """Score a checkpoint, or a run's best one, on a split of a sealed dataset; `keep` of the worst rows are named.
+    """Score a checkpoint, or the best one of a run folder, on a split of a dataset; report `keep` of the worst rows.
 
-    `asked` carries device settings only; model, recipe and pixels are the checkpoint's; `home` is as in RunPlan.
-    Raises TrainerError, or ContractError when the data is damaged or has other classes.
+    Only the device settings of `config` are used; model, recipe and pixels are those of the checkpoint; `home` is as
+    in RunPlan. Raises TrainerError, and ContractError if the data is damaged or has other classes.
     """
     file, folder, home = checkpoint.find(path).resolve(), folder.resolve(), home.resolve()
-    dataset = open_split(folder, split, asked.full_check)
-    needs = demand([dataset.splits[split]], USUAL_SIDE, asked.batch_size)
-    effect = in_effect(asked, show, needs)
+    dataset = open_split(folder, split, config.full_check)
+    needs = demand([dataset.splits[split]], USUAL_SIDE, config.batch_size)
+    effect = in_effect(config, show, needs)
     with scratch(None), pipeline_errors(folder):
-        ready = restore(file, home, effect)
-        check_classes(ready.meta, dataset, file, folder)
-        details = _examine(ready, dataset, folder, split, asked.batch_size, keep, each_batch)
+        model = restore(file, home, effect)
+        model.require_classifier("eval")
+        check_classes(model.meta, dataset, file, folder)
+        details = _evaluate(model, dataset, folder, split, config.batch_size, keep, after_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
-            f"{split} gave {many(details.rows, 'row')} of the {dataset.splits[split].rows} that were sealed; "
+            f"read {many(details.rows, 'row')} of the {dataset.splits[split].rows} sealed ones from {split}; "
             "run 'dataprep verify'"
         )
     return Evaluation(
         checkpoint=str(file),
-        epoch=ready.meta.epoch,
-        step=ready.meta.step,
+        epoch=model.meta.epoch,
+        step=model.meta.step,
         dataset=str(folder),
         split=split,
         rows=details.rows,
@@ -84,9 +63,9 @@ def evaluate_checkpoint(
         accuracy=details.correct / details.rows,
         top5=details.in_top / details.rows if len(dataset.classes) > TOP else None,
         loss=details.loss_sum / details.rows,
-        same_data=ready.meta.dataset_digest == dataset.digest,
+        same_data=model.meta.dataset_digest == dataset.digest,
         classes=details.by_class,
-        confusion=tuple(tuple(map(int, counts)) for counts in details.confusion),
+        confusion=details.confusion,
         worst=details.worst,
     )
 
@@ -100,31 +79,91 @@ def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
     return dataset
 
 
-def _examine(
-    ready: LoadedModel,
+def _evaluate(
+    model: LoadedModel,
     dataset: Dataset,
     folder: Path,
     split: str,
     batch_size: int,
     keep: int,
-    each_batch: Callable[[], None],
+    after_batch: Callable[[], None],
 ) -> Details:
     details = Details(dataset.classes, keep)
-    batches = keyed_batches(folder, dataset, split, ready.recipe, ready.meta.pixels, batch_size, ready.effect)
+    batches = keyed_batches(folder, dataset, split, model.recipe, model.meta.pixels, batch_size, model.effect)
     for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
         check_batch(folder, labels, len(dataset.classes))
-        details.add(ready.logits(images, batch_size), labels, map(str, keys))
-        each_batch()
+        details.add(model.logits(images, batch_size), labels, map(str, keys))
+        after_batch()
     return details
 
 
 def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: Path) -> None:
-    """Raise ContractError unless checkpoint and dataset give each class the same number."""
+    """Raise ContractError unless checkpoint and dataset have the same classes in the same order."""
     if meta.classes == dataset.classes:
         return
     pairs = zip((*meta.classes, None), (*dataset.classes, None), strict=False)
     number, (ours, theirs) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
     raise ContractError(
-        f"{file} was trained on other classes than {folder} has: class {number} is {ours!r} there and {theirs!r} here; "
-        f"shard with the training set's class list ('dataprep shard --classes')"
+        f"{file} was trained on other classes than those of {folder}: class {number} is {ours!r} in the checkpoint and "
+        f"{theirs!r} in the dataset; shard with the class list of the training set ('dataprep shard --classes')"
     )
+
+
+def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> str:
+    """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
+
+    Returns a sentence that names the folder, empty if nothing is written. Raises TrainerError if `report` cannot be
+    written; for a run folder that cannot be written, such as a colleague's, the sentence says so.
+    """
+    if report is not None:
+        _write(report, evaluation)
+        return f"report: {report}"
+    if not holds_run(checkpoint):
+        return ""
+    folder = checkpoint / EVALUATIONS / evaluation.split
+    try:
+        _write(folder, evaluation)
+    except TrainerError as error:
+        return f"{error}; use --report FOLDER to write it elsewhere"
+    return f"written to {folder}; 'trainer report {checkpoint}' makes a page of it"
+
+
+def _write(folder: Path, evaluation: Evaluation) -> None:
+    write_report(folder, evaluation)
+    write_thumbnails(folder, evaluation)
+
+
+def write_thumbnails(folder: Path, evaluation: Evaluation) -> int:
+    """Write FOLDER/worst/0001.jpg and so on for the worst rows, replacing earlier ones. Return their number.
+
+    Raises TrainerError if the folder cannot be written. An image that Pillow cannot read is left out.
+    """
+    folder = folder.absolute()
+    thumbnails = _thumbnails(evaluation)  # before the earlier ones are deleted
+    try:
+        (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+        for path in (folder / PICTURES).glob("[0-9][0-9][0-9][0-9].jpg"):
+            path.unlink()
+        for number, content in thumbnails.items():
+            (folder / picture_name(number)).write_bytes(content)
+    except OSError as error:
+        raise disk_error(error, f"cannot write the pictures into {folder / PICTURES}") from None
+    return len(thumbnails)
+
+
+def _thumbnails(evaluation: Evaluation) -> dict[int, bytes]:
+    """Return JPEG bytes by index in `evaluation.worst`."""
+    worst = evaluation.worst[:MAX_THUMBNAILS]
+    rows = {number: each.row for number, each in enumerate(worst) if each.row is not None}
+    if not rows:
+        return {}
+    folder = Path(evaluation.dataset)
+    with scratch(None):
+        images = encoded_at(folder, load_dataset(folder), evaluation.split, list(rows.values()))
+    thumbnails = {}
+    for number, row in rows.items():
+        key, image = images[row]
+        if key == worst[number].key:
+            with contextlib.suppress(Unreadable):
+                thumbnails[number] = thumbnail(image, THUMBNAIL_SIDE)
+    return thumbnails

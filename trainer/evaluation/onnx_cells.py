@@ -1,5 +1,6 @@
-"""Cells in a form whose operators MindSpore writes as ONNX, with the same values. For export only: training keeps its
-own, since a maximum pooling of padded features takes twice as long on CPU (measured on 2.10).
+"""Replaces cells that MindSpore cannot write as ONNX by equivalent ones.
+
+Only for export: in training, maximum pooling of padded features takes twice as long on CPU (measured on 2.10).
 """
 
 from collections.abc import Sequence
@@ -7,11 +8,11 @@ from typing import Any
 
 from mindspore import Tensor, nn
 
-from trainer.nn.cast import cell_places, put_cell
+from trainer.nn.cast import child_cells, put_cell
 
 
 class ZeroPaddedMaxPool(nn.Cell):  # type: ignore[misc]
-    """Maximum pooling padded with zeros: the same as `pool`, which pads with the lowest number, on features above 0.
+    """Maximum pooling with zero padding: equal to `pool`, which pads with the lowest number, on features >= 0.
 
     nn.MaxPool2d with padding becomes MaxPool3DWithArgmax, which MindSpore cannot write as ONNX.
     """
@@ -23,43 +24,44 @@ class ZeroPaddedMaxPool(nn.Cell):  # type: ignore[misc]
         self.pool = nn.MaxPool2d(pool.kernel_size, pool.stride, pad_mode="valid")
 
     def construct(self, features: Tensor) -> Tensor:
-        """The pooled features."""
+        """Return the pooled features."""
         return self.pool(self.pad(features))
 
 
 class HardSigmoid(nn.Cell):  # type: ignore[misc]
-    """min(max(x + 3, 0), 6) / 6, element by element."""
+    """Elementwise min(max(x + 3, 0), 6) / 6."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clip = nn.ReLU6()
 
     def construct(self, features: Tensor) -> Tensor:
-        """The gate of each element."""
+        """Return the hard sigmoid of each element."""
         return self.clip(features + 3.0) * (1.0 / 6.0)
 
 
 class HardSwish(HardSigmoid):
-    """Each element times its hard sigmoid."""
+    """Elementwise product of x and its hard sigmoid."""
 
     def construct(self, features: Tensor) -> Tensor:
-        """The activation of each element."""
+        """Return the hard swish of each element."""
         return features * (self.clip(features + 3.0) * (1.0 / 6.0))
 
 
 def prepare_for_onnx(network: Any) -> None:
-    """Exchange, in place, the cells that ONNX export lacks: maximum pooling with padding right after a ReLU in a
-    sequence, hard swish and hard sigmoid. Other cells stay, whether they can be written or not.
+    """Replace, in place, the cells that ONNX export does not support.
+
+    These are hard swish, hard sigmoid, and maximum pooling with padding directly after a ReLU in a SequentialCell.
     """
-    for _, (parent, name, cell) in cell_places(network):
+    for _, (parent, name, cell) in child_cells(network):
         if isinstance(cell, nn.HSwish):
             put_cell(parent, name, HardSwish())
         elif isinstance(cell, nn.HSigmoid):
             put_cell(parent, name, HardSigmoid())
         elif isinstance(parent, nn.SequentialCell) and _is_padded_pool(cell):
             cells: Sequence[Any] = list(parent.cells())
-            place = cells.index(cell)
-            if place > 0 and isinstance(cells[place - 1], nn.ReLU):
+            index = cells.index(cell)
+            if index > 0 and isinstance(cells[index - 1], nn.ReLU):
                 put_cell(parent, name, ZeroPaddedMaxPool(cell))
 
 

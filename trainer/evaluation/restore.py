@@ -1,4 +1,4 @@
-"""A checkpoint made ready to score images: what `eval`, `predict` and `export` have in common."""
+"""Loads a checkpoint for inference, for `eval`, `predict` and `export`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.decisions import Decision
 from trainer.device.context import InEffect, apply, decide, this_machine
@@ -16,8 +17,10 @@ from trainer.feed.recipes import Recipe, find_recipe
 from trainer.feed.threads import Demand
 from trainer.nn.cast import mixed
 from trainer.nn.network import build_network
+from trainer.nn.tasks import find_task
+from trainer.nn.tasks.task import Task
 from trainer.runs import checkpoint
-from trainer.training.validation import padded_logits
+from trainer.training.validation import padded_outputs
 
 # Settings that have no effect outside of training.
 TRAINING_ONLY = ("loss scale", "sink", "sink size", "callbacks", "graph kernel", "jit level", "ranks")
@@ -25,16 +28,16 @@ TRAINING_ONLY = ("loss scale", "sink", "sink size", "callbacks", "graph kernel",
 Show = Callable[[tuple[Decision, ...]], None]
 
 
-def in_effect(asked: RunConfig, show: Show, needs: Demand | None = None) -> InEffect:
-    """What the device decides for `asked`, told to `show` without the lines that concern training alone."""
-    effect = decide(asked, this_machine(asked.device), demand=needs)
+def in_effect(config: RunConfig, show: Show, needs: Demand | None = None) -> InEffect:
+    """Return the settings in effect for `config`; `show` gets the decisions that inference uses."""
+    effect = decide(config, this_machine(config.device), demand=needs)
     show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
     return effect
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network in evaluation mode with the weights of `file`; `meta` says what they mean."""
+    """A network in evaluation mode with the weights of the checkpoint `file`, whose metadata is `meta`."""
 
     file: Path
     meta: checkpoint.Meta
@@ -42,19 +45,30 @@ class LoadedModel:
     network: Any
     recipe: Recipe
 
+    @property
+    def task(self) -> Task:
+        """The task of the record kind that the network was trained on."""
+        return find_task(self.meta.kind)
+
+    def require_classifier(self, command: str) -> None:
+        """Raise ContractError unless the outputs are logits of classes."""
+        if not self.task.classifies:
+            raise ContractError(f"'trainer {command}' does not support {self.file}: its kind is '{self.meta.kind}'")
+
     def logits(self, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
-        """Logits (N, classes) of images (N, 3, S, S), N <= batch_size."""
-        return padded_logits(self.network, images, batch_size)
+        """Return the network's output (N, width) for images (N, 3, S, S), N <= batch_size."""
+        return padded_outputs(self.network, images, batch_size)
 
 
 def restore(file: Path, home: Path, effect: InEffect) -> LoadedModel:
-    """Apply the device's settings and load the checkpoint; a user's model or recipe is looked for in `home`.
+    """Apply the device settings and load the checkpoint; the user's model or recipe is searched for in `home`.
 
-    To be called in a scratch folder. Raises ContractError when the file is damaged or does not fit its model.
+    Call it in a scratch folder. Raises ContractError if the file is damaged or does not fit its model.
     """
     apply(effect)
     weights, meta = checkpoint.load(file)
-    network = build_network(meta.config.model, home, len(meta.classes), meta.pixels.size, effect)
+    outputs = find_task(meta.kind).outputs(meta.classes)
+    network = build_network(meta.config.model, home, outputs, meta.pixels.size, effect)
     checkpoint.restore(network, weights, file)
     network = mixed(network, effect.precision, meta.config.keep_fp32)
     network.set_train(False)

@@ -1,4 +1,4 @@
-"""Where `trainer predict` writes its rows: stdout, or a file that gets its name when it is whole."""
+"""Output stream of `trainer predict`."""
 
 import contextlib
 import io
@@ -13,13 +13,13 @@ from trainer.errors import disk_error
 
 @contextlib.contextmanager
 def rows_to(out: Path | None) -> Iterator[TextIO]:
-    """Where rows go: stdout, or a file that gets its name when it is whole."""
+    """Yield stdout, or a temporary file that is renamed to `out` when the block ends without an error."""
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         yield sys.stdout
         return
-    if out.exists() and not out.is_file():  # a device or a pipe is written as it is
+    if out.exists() and not out.is_file():  # a device or a pipe: written directly
         with out.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
             yield stream
         return

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from schemas.dataset import Dataset
 from schemas.errors import ContractError
+from schemas.record import NUMERIC
 from schemas.storage.files import naming
 from trainer.errors import Busy, TrainerError, disk_error_behind, first_line
 from trainer.feed.mixing import Mixer, mixes, scaled, scaled_and_erased
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
 from trainer.feed.threads import FeedSettings
 
+IMAGE_LABEL = ("image", "label")  # roles of the columns that a classifier trains on
 # Texts that occur only in errors of MindSpore's data pipeline.
 PIPELINE_MARKS = (
     "Dataset Pipeline Error",
@@ -39,7 +41,13 @@ UNREAD_MARKS = (
 
 
 def train_batches(
-    folder: Path, dataset: Dataset, recipe: Recipe, pixels: Pixels, batch_size: int, effect: FeedSettings
+    folder: Path,
+    dataset: Dataset,
+    recipe: Recipe,
+    pixels: Pixels,
+    batch_size: int,
+    effect: FeedSettings,
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Return the training pipeline: images float32 (N, 3, S, S), labels int32 (N,).
 
@@ -49,13 +57,15 @@ def train_batches(
     on every rank are dropped.
     """
     images = train_transforms(recipe, pixels)
-    batches = batched(train_rows(folder, dataset, effect), dataset, recipe, images, batch_size, effect)
+    rows = train_rows(folder, dataset, effect, roles)
+    batches = batched(rows, dataset, recipe, images, batch_size, effect, roles)
     return _equal_steps(batches, dataset, batch_size, effect)
 
 
-def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings) -> Any:
+def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL) -> Any:
     """Return the source of train_batches: this rank's encoded images and labels, shuffled in each epoch."""
-    return rows_of(folder, dataset, "train", effect, shuffle=Shuffle.GLOBAL, **_rank(effect))
+    columns = [dataset.schema.column(role) for role in roles]
+    return rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
 
 
 def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
@@ -64,10 +74,16 @@ def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
 
 
 def batched(
-    rows: Any, dataset: Dataset, recipe: Recipe, images: list[Any], batch_size: int, effect: FeedSettings
+    rows: Any,
+    dataset: Dataset,
+    recipe: Recipe,
+    images: list[Any],
+    batch_size: int,
+    effect: FeedSettings,
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Return rows of any source transformed and batched as in train_batches."""
-    return mapped(rows, dataset, images, effect).batch(
+    return mapped(rows, dataset, images, effect, roles).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
 
@@ -101,7 +117,7 @@ def eval_batches(
     pixels: Pixels,
     batch_size: int,
     effect: FeedSettings,
-    roles: tuple[str, ...] = ("image", "label"),
+    roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
     """Return the pipeline over `split` in stored order, each row once; the last batch may be smaller.
 
@@ -117,7 +133,7 @@ def eval_batches(
     columns = [dataset.schema.column(role) for role in roles]
     rows = rows_of(folder, dataset, split, effect, columns, **part)
     images = scaled(recipe.evaluate(pixels.size), pixels.mean, pixels.std)
-    return mapped(rows, dataset, images, effect).batch(batch_size, num_parallel_workers=effect.batchers)
+    return mapped(rows, dataset, images, effect, roles).batch(batch_size, num_parallel_workers=effect.batchers)
 
 
 def keyed_batches(
@@ -164,11 +180,16 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
     return {number: (str(key), image.tobytes()) for number, (key, image) in zip(numbers, values, strict=True)}
 
 
-def mapped(rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings) -> Any:
-    """Apply the transforms `images` to the encoded images of `rows`, and cast labels to int32."""
-    image, label = dataset.schema.column("image"), dataset.schema.column("label")
-    rows = rows.map(images, input_columns=[image], num_parallel_workers=effect.workers)
-    return rows.map(transforms.TypeCast(dtype.int32), input_columns=[label], num_parallel_workers=1)
+def mapped(
+    rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL
+) -> Any:
+    """Apply `images` to the image column, and cast each numeric column of `roles` to the type in the schema."""
+    rows = rows.map(images, input_columns=[dataset.schema.column("image")], num_parallel_workers=effect.workers)
+    for field in dataset.schema.fields:
+        if field.role in roles and field.type in NUMERIC:
+            cast = transforms.TypeCast(getattr(dtype, field.type))
+            rows = rows.map(cast, input_columns=[field.name], num_parallel_workers=1)
+    return rows
 
 
 def try_recipe(name: str, recipe: Recipe, size: int) -> None:

@@ -1,21 +1,21 @@
-"""What the ranks of a run share: gradients and loss in each step, BatchNorm's averages and counts after an epoch."""
+"""Collective operations across ranks: loss and gradients per step, BatchNorm statistics and scores per epoch."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import astuple
 
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from trainer.nn.tasks.classification import Scores
+from trainer.nn.tasks.task import Sums
 
-RUNNING = ("moving_mean", "moving_variance")  # BatchNorm's averages, which each rank gathers from its own images
-PIECE = 1 << 20  # counts travel as float32 (all that MindSpore reduces on CPU), exact up to 2**24
+RUNNING = ("moving_mean", "moving_variance")  # BatchNorm's running averages, which each rank takes from its own images
+PIECE = 1 << 20  # integers are split: MindSpore reduces only float32 on CPU, exact up to 2**24
 
 
 class OverRanks(nn.Cell):  # type: ignore[misc]
-    """Averages a step's loss and gradients over the ranks, so that all of them take the same step.
+    """Averages loss and gradients over the ranks, so that all ranks make the same update.
 
-    The gradients of a loss that is a mean over N rows, averaged over R ranks, are those of the mean over N x R rows.
+    Each rank's loss is a mean over N rows; the averaged gradients are those of the mean over N x R rows.
     """
 
     def __init__(self, parameters: Sequence[Parameter], ranks: int) -> None:
@@ -25,7 +25,7 @@ class OverRanks(nn.Cell):  # type: ignore[misc]
         self.share = 1.0 / ranks
 
     def construct(self, loss: Tensor, gradients: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Loss and gradients of the whole batch."""
+        """Return the loss and the gradients of the global batch."""
         return self.sum(loss) * self.share, self.gradients(gradients)
 
 
@@ -39,23 +39,24 @@ class _Sum(nn.Cell):  # type: ignore[misc]
 
 
 def average_statistics(network: nn.Cell, ranks: int) -> None:
-    """Set BatchNorm's running averages to their means over the ranks, so that all ranks evaluate one model.
+    """Set BatchNorm's running averages to their means over the ranks, so that all ranks evaluate the same model.
 
-    Within a step each rank normalises by its own part of the batch. Every rank must call this.
+    In a step each rank normalises with the statistics of its own rows. Every rank must call this.
     """
-    own = [parameter for parameter in network.get_parameters() if parameter.name.endswith(RUNNING)]
-    if not own:
+    averages = [parameter for parameter in network.get_parameters() if parameter.name.endswith(RUNNING)]
+    if not averages:
         return
-    flat = np.concatenate([parameter.asnumpy().ravel() for parameter in own]).astype(np.float32)
+    flat = np.concatenate([parameter.asnumpy().ravel() for parameter in averages]).astype(np.float32)
     mean = _Sum()(Tensor(flat)).asnumpy() / ranks
-    ends = np.cumsum([parameter.size for parameter in own])
-    for parameter, values in zip(own, np.split(mean, ends[:-1]), strict=True):
+    ends = np.cumsum([parameter.size for parameter in averages])
+    for parameter, values in zip(averages, np.split(mean, ends[:-1]), strict=True):
         parameter.set_data(Tensor(values.reshape(parameter.shape).astype(np.float32), parameter.dtype))
 
 
-def sum_scores(scores: Scores) -> Scores:
-    """The scores of all ranks together. Every rank must call this."""
-    counts = [part for count in (scores.rows, scores.correct) for part in divmod(count, PIECE)]
-    total: Any = _Sum()(Tensor(np.array([*counts, scores.loss_sum], np.float32))).asnumpy().astype(np.float64)
-    rows, correct = (round(total[i] * PIECE + total[i + 1]) for i in (0, 2))
-    return Scores(rows, correct, float(total[4]))
+def sum_scores(scores: Sums) -> Sums:
+    """Return the sum of the scores of all ranks. Every rank must call this."""
+    fields = astuple(scores)
+    pieces = [piece for value in fields for piece in (divmod(value, PIECE) if isinstance(value, int) else (value,))]
+    sums = iter(_Sum()(Tensor(np.array(pieces, np.float32))).asnumpy().astype(np.float64).tolist())
+    totals = [round(next(sums) * PIECE + next(sums)) if isinstance(value, int) else next(sums) for value in fields]
+    return type(scores)(*totals)

@@ -1,4 +1,4 @@
-"""Learning-rate schedule as a pure function, and the table of optimizers."""
+"""Learning-rate schedule, parameter groups, and the table of optimizers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ NO_DECAY = ("gamma", "beta", "bias", "class_token", "positions")
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a peak rate follows the images per update: times their ratio to the power `exponent`; `how` says so."""
+    """Scaling of the learning rate with the batch size: by the ratio to the power `exponent`; `how` names it."""
 
     exponent: float
     how: str
@@ -20,14 +20,14 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How an optimizer is made from parameter groups and a rate for each step, and how its rate follows the batch."""
+    """An optimizer: `make(groups, rates)` takes parameter groups and the learning rate of each update."""
 
     make: Callable[[list[dict[str, Any]], list[float]], Any]
     scaling: Scaling
 
 
 def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float]:
-    """The rate of each of `steps` steps: a line from peak/warmup_steps up to `peak`, then half a cosine towards 0."""
+    """Return the learning rate of each of `steps` updates: linear up to `peak`, then half a cosine towards 0."""
     warmup_steps = min(warmup_steps, steps)
     rise = [peak * (step + 1) / warmup_steps for step in range(warmup_steps)]
     fall = steps - warmup_steps
@@ -35,19 +35,17 @@ def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to the parameter of that name: not to a norm's gamma and beta, to a bias, or to what
-    a transformer learns of positions.
-    """
+    """Return True if weight decay applies to the parameter: not to norms, biases, class tokens and positions."""
     return name.rsplit(".", 1)[-1] not in NO_DECAY
 
 
-def begins(name: str, prefix: str) -> bool:
-    """Whether parameter or cell `name` is `prefix` or inside it: 'stages.1' holds 'stages.1.bias', not 'stages.12'."""
+def has_prefix(name: str, prefix: str) -> bool:
+    """Return True if the parameter or cell `name` is `prefix` or inside it: 'stages.12' is not inside 'stages.1'."""
     return name == prefix or name.startswith(prefix + ".")
 
 
 def parse_scales(texts: Sequence[str]) -> dict[str, float]:
-    """PREFIX=FACTOR as a table; raises TrainerError for another form or a factor that is not above 0."""
+    """Parse PREFIX=FACTOR texts. Raise WrongUsage for another form or a factor that is not positive."""
     scales = {}
     for text in texts:
         prefix, equals, factor = text.rpartition("=")
@@ -61,12 +59,12 @@ def parse_scales(texts: Sequence[str]) -> dict[str, float]:
 
 
 def rate_scale(texts: Sequence[str]) -> Callable[[str], float]:
-    """The factor on the rate of a parameter by its name: that of the longest prefix it begins with, else 1."""
+    """Return a function from a parameter's name to its learning-rate factor: of the longest matching prefix, or 1."""
     scales = parse_scales(texts)
 
     def scale(name: str) -> float:
-        fitting = [prefix for prefix in scales if begins(name, prefix)]
-        return scales[max(fitting, key=len)] if fitting else 1.0
+        matching = [prefix for prefix in scales if has_prefix(name, prefix)]
+        return scales[max(matching, key=len)] if matching else 1.0
 
     return scale
 
@@ -77,9 +75,9 @@ def parameter_groups(
     rates: Sequence[float] = (),
     scale: Callable[[str], float] = lambda name: 1.0,
 ) -> list[dict[str, Any]]:
-    """The parameters in groups of equal decay and rate, in MindSpore's form; their order is kept for the update.
+    """Return MindSpore parameter groups of equal decay and learning rate, which are updated in the original order.
 
-    `scale` gives the factor on `rates` of a parameter by its name; where all are 1 no group has a rate of its own.
+    `scale` maps a parameter's name to its factor on `rates`; a group with factor 1 has no rates of its own.
     """
     table: dict[tuple[float, float], list[Any]] = {}
     for parameter in parameters:
@@ -102,7 +100,7 @@ def _sgd(groups: list[dict[str, Any]], rates: list[float]) -> Any:
 def _adamw(groups: list[dict[str, Any]], rates: list[float]) -> Any:
     from mindspore import nn
 
-    # MindSpore's AdamW has no bias correction: its first steps are about three times too long, which warm-up absorbs.
+    # MindSpore's AdamW has no bias correction: its first updates are about three times too large; warm-up absorbs this.
     return nn.AdamWeightDecay(groups, learning_rate=rates)
 
 

@@ -1,4 +1,4 @@
-"""One training step as one cell, the same on CPU and Ascend, in graph and in pynative mode."""
+"""The training step as one cell, the same on CPU and Ascend, in graph and pynative mode."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from mindspore import dtype as mstype
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What a step does beside the update.
+    """Options of a training step.
 
-    The gradients of `accumulate` batches are averaged before one update. `clip_norm` bounds their norm over all
-    parameters. `ema` is the decay of the averaged weights, None for none. `over_ranks` averages over the
-    ranks of a run, None with one rank.
+    The gradients of `accumulate` batches are averaged for one update. `clip_norm` bounds the norm of all gradients.
+    `ema` is the decay of the averaged weights, None for no averages. `over_ranks` averages loss and gradients over the
+    ranks, None with one rank.
     """
 
     accumulate: int = 1
@@ -25,12 +25,11 @@ class StepOptions:
 
 
 class TrainStep(nn.Cell):  # type: ignore[misc]
-    """Forward, scaled backward, and an update when every gradient is finite.
+    """Forward, scaled backward, and an update if all gradients are finite.
 
-    The cell unscales what it scaled, so the optimizer keeps its loss_scale of 1. nn.TrainOneStepWithLossScaleCell
-    does not run on CPU (measured on 2.10); this does, and is equal to Model's own step weight for weight.
-    `scaler` is one of mindspore.amp's, or None. `skipped` counts the updates that were left out, `skipped_in_row`
-    those since the last that was not.
+    The cell unscales the gradients itself, so the optimizer's loss_scale stays 1. nn.TrainOneStepWithLossScaleCell does
+    not run on CPU (measured on 2.10); this cell does, with weights equal to those of Model's own step. `scaler` is a
+    loss scaler of mindspore.amp, or None. `skipped` counts the skipped updates, `skipped_in_row` the consecutive ones.
     """
 
     def __init__(
@@ -62,18 +61,18 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
             self.updates = _counter("updates")
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The loss, times the loss scale when there is one."""
+        """Return the loss, multiplied by the loss scale if there is one."""
         loss = self.loss(self.network(images), labels)
         return self.scaler.scale(loss) if self.scaled else loss
 
     def construct(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Train on a batch of float32 (N, 3, S, S) and int32 (N,); returns its loss, unscaled."""
+        """Train on a batch of images, float32 (N, 3, S, S), and targets (N,); return the unscaled loss."""
         loss, gradients = self.value_and_grad(images, labels)
         if self.shared:
-            # Before the gradients are judged: an overflow on one rank must skip the update on all.
+            # Before the overflow check: an overflow on one rank must skip the update on all ranks.
             loss, gradients = self.over_ranks(loss, gradients)
         if self.scaled:
-            loss = self.scaler.unscale(loss)  # before the scale is adjusted
+            loss = self.scaler.unscale(loss)  # before the scaler adjusts its scale
         if self.accumulate == 1:
             return ops.depend(loss, self.update(gradients))
         self.map(_add, self.sums, gradients)
@@ -86,7 +85,7 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         return loss
 
     def update(self, gradients: tuple[Tensor, ...]) -> Any:
-        """Move the weights unless a gradient overflowed, and let the loss scale follow."""
+        """Update the weights unless a gradient overflowed, and adjust the loss scale."""
         if not self.scaled:
             return self.move(gradients)
         finite = amp.all_finite(gradients)
@@ -100,45 +99,45 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         return True
 
     def move(self, gradients: tuple[Tensor, ...]) -> Any:
-        """Clip, update, and let the averages follow."""
+        """Clip the gradients, update the weights, and update the averages."""
         if self.clip_norm is not None:
             norm = ops.sqrt(ops.addn(self.map(_square_sum, gradients)))
             factor = ops.minimum(self.clip_norm / (norm + 1e-12), Tensor(1.0, mstype.float32))
             gradients = self.map(ops.Partial()(_times, factor), gradients)
         done = self.optimizer(gradients)
         if self.ema is not None:
-            # Lower at first, or the averages would long remember the weights that the run began with.
+            # A lower decay at first, so that the averages forget the initial weights.
             count = ops.cast(ops.assign_add(self.updates, Tensor(1, mstype.int32)), mstype.float32)
             decay = ops.minimum((1.0 + count) / (10.0 + count), Tensor(self.ema, mstype.float32))
             done = ops.depend(done, self.map(ops.Partial()(_follow, decay), self.averages, self.followed))
         return done
 
     def inference_parameters(self) -> dict[str, Parameter]:
-        """The weights to evaluate, export and keep: the averages when there are any, under the network's names."""
-        found = {parameter.name: parameter for parameter in self.network.get_parameters()}
+        """Return the weights to evaluate, export and keep, by name: the averages if there are any."""
+        weights = {parameter.name: parameter for parameter in self.network.get_parameters()}
         if self.ema is not None:
-            found |= {p.name: average for p, average in zip(self.followed, self.averages, strict=True)}
-        return found
+            weights |= {p.name: average for p, average in zip(self.followed, self.averages, strict=True)}
+        return weights
 
     def training_parameters(self) -> dict[str, Parameter]:
-        """All that an exact resume needs beside those: optimizer, counters, loss scale, weights behind the averages."""
+        """Return what else an exact resume needs: optimizer state, counters, loss scale, non-averaged weights."""
         known = {id(parameter) for parameter in self.inference_parameters().values()}
         scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
-        found = [*self.get_parameters(), *(p for p in scaler if p is not None)]
-        return {f"{p.name}": p for p in found if id(p) not in known}
+        parameters = [*self.get_parameters(), *(p for p in scaler if p is not None)]
+        return {f"{p.name}": p for p in parameters if id(p) not in known}
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the network holds the averages, if there are any; afterwards again its own weights."""
+        """Within this context the network has the averaged weights, if there are any."""
         if self.ema is None:
             yield
             return
-        kept = [parameter.asnumpy().copy() for parameter in self.followed]
+        own = [parameter.asnumpy().copy() for parameter in self.followed]
         _fill(self.followed, [average.asnumpy().copy() for average in self.averages])
         try:
             yield
         finally:
-            _fill(self.followed, kept)
+            _fill(self.followed, own)
 
 
 def _counter(name: str) -> Parameter:
@@ -153,7 +152,7 @@ def _clones(parameters: Any, prefix: str, init: str) -> ParameterTuple:
 
 
 def _fill(parameters: Any, values: list[Any]) -> None:
-    # Not by Parameter.set_data: after a first step it spoils the next update in pynative mode (measured on 2.10).
+    # Parameter.set_data after a first step corrupts the next update in pynative mode (measured on 2.10).
     for parameter, value in zip(parameters, values, strict=True):
         ops.assign(parameter, Tensor(value, parameter.dtype))
 

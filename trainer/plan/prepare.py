@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainer.device.context import apply
-from trainer.feed.integrity import check_split
+from trainer.feed.integrity import check_files
 from trainer.feed.pipeline import pipeline_errors, try_recipe
 from trainer.plan.run_plan import RunPlan
 from trainer.runs.folder import scratch
@@ -14,7 +14,8 @@ from trainer.runs.folder import scratch
 def check_data(plan: RunPlan, splits: Sequence[str], after_each: Callable[[], None] = lambda: None) -> None:
     """Raise ContractError unless the files and labels of `splits` agree with dataset.json."""
     for split in splits:
-        check_split(plan.folder, plan.dataset, split, plan.config.full_check)
+        check_files(plan.folder, plan.dataset, split, plan.config.full_check)
+        plan.task.check_labels(plan.folder, plan.dataset, split)
         after_each()
 
 

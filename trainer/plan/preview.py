@@ -58,13 +58,14 @@ def draw_preview(config: RunConfig, file: Path, home: Path = Path()) -> Preview:
     plan = plan_run(replace(config, device="CPU", autotune=False), this_machine("CPU"), home=home)
     check_data(plan, ("train",))
     with prepared(plan):
-        batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, config.batch_size, plan.effect)
+        source = plan.folder, plan.dataset, plan.recipe, plan.pixels
+        batches = train_batches(*source, config.batch_size, plan.effect, plan.task.columns)
         # The mixing ratio is drawn per batch, so a mixed sheet shows four batches, one per row.
         images, labels = _first(batches, COLUMNS * ROWS, COLUMNS if mixes(plan.recipe) else config.batch_size)
     shown = [to_picture(image, plan.pixels) for image in images]
     font = find_font("".join(plan.dataset.classes))
     names = drawable(plan.dataset.classes, font)
-    captions = [caption(label, names) for label in labels]
+    captions = [caption(label, names) if plan.task.classifies else f"{label:g}" for label in labels]
     _write(file, _sheet(shown, captions, font))
     return Preview(str(file), len(shown), plan.train_split.rows, config.recipe)
 

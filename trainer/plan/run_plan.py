@@ -15,6 +15,8 @@ from trainer.feed.recipes import IMAGENET_MEAN, IMAGENET_STD, Pixels, Recipe, fi
 from trainer.feed.threads import Demand
 from trainer.nn.models import check_model_name
 from trainer.nn.optimizer import parse_scales
+from trainer.nn.tasks import find_task
+from trainer.nn.tasks.task import Task
 from trainer.plan.optimizer_defaults import decide_updates
 
 FLOAT_BYTES = 4
@@ -41,6 +43,11 @@ class RunPlan:
     steps: int
     decisions: tuple[Decision, ...]
     home: Path
+
+    @property
+    def task(self) -> Task:
+        """The task of the dataset's record kind."""
+        return find_task(self.dataset.schema.kind)
 
     @property
     def train_split(self) -> Split:
@@ -75,6 +82,7 @@ def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = 
     recipe = _with_options(find_recipe(config.recipe, home), config)
     folder = Path(config.dataset).resolve()
     dataset = load_dataset(folder)
+    _check_task(folder, dataset, recipe)
     pixels, pixels_why = _pixels(config.image_size, recipe, dataset)
     splits = [dataset.splits[name] for name in ("train", "val") if name in dataset.splits]
     ranks = machine.ranks or config.ranks or 1
@@ -111,6 +119,13 @@ def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = 
         ),
         home=home,
     )
+
+
+def _check_task(folder: Path, dataset: Dataset, recipe: Recipe) -> None:
+    task = find_task(dataset.schema.kind)
+    if (recipe.mixup or recipe.cutmix) and not task.classifies:
+        raise TrainerError(f"mixup and cutmix need class labels; {folder} has records of kind '{dataset.schema.kind}'")
+    task.check_dataset(folder, dataset)
 
 
 def _dropped_rows(rows: int, used: int) -> str:
@@ -198,8 +213,6 @@ def _steps(batch_size: int, ranks: int, dataset: Dataset, folder: Path) -> int:
     train = dataset.splits.get("train")
     if train is None or not train.rows:
         raise ContractError(f"{folder} has no train split; its splits are {', '.join(dataset.splits) or 'none'}")
-    if len(dataset.classes) < 2:
-        raise ContractError(f"{folder} has {many(len(dataset.classes), 'class', 'classes')}; a classifier needs two")
     whole = batch_size * ranks
     if train.rows < ranks:
         raise TrainerError(f"the train split has {train.rows} rows, fewer than the {ranks} ranks; use fewer --ranks")

@@ -10,7 +10,7 @@ from typing import Any
 from trainer.config import RunConfig
 from trainer.decisions import requested
 from trainer.report.history import Run, number
-from trainer.training.meter import REMEDIES, what_limited
+from trainer.training.meter import REMEDIES, bottleneck
 
 UNKNOWN = "not kept"
 NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option
@@ -127,7 +127,7 @@ def outcome(run: Run) -> Outcome:
         images_per_s=_median(run, "images_per_s"),
         data_wait=_median(run, "data_wait") if waited is None else waited,
         bound=bound,
-        limit=None if bound is None else what_limited(bound, waited or 0.0, run.decisions.get("device", ("", ""))[1]),
+        limit=None if bound is None else bottleneck(bound, waited or 0.0, run.decisions.get("device", ("", ""))[1]),
         seconds=_seconds(run),
         evaluated={one.split: one.accuracy for one in run.evaluations},
     )

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.evaluation.details import Evaluation
 from trainer.report.compare import outcome
-from trainer.report.evaluated import Evaluated
+from trainer.report.evaluated import read_picture
 from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
 from trainer.report.page import data_uri
@@ -45,7 +46,7 @@ class Shown:
 
     number: int
     run: str
-    found: Evaluated
+    found: Evaluation
     remarks: tuple[str, ...]
     matrix: tuple[tuple[tuple[int, float], ...], ...] | None
     picture: str | None
@@ -54,10 +55,10 @@ class Shown:
     unpictured: int
 
 
-def shown(place: int, run: Run, found: Evaluated, picture_bytes: int) -> Shown:
+def shown(place: int, run: Run, found: Evaluation, picture_bytes: int) -> Shown:
     """What to show of an evaluation of the run at `place`, with pictures of at most so many bytes in all."""
     small = len(found.classes) <= TABLE_CLASSES
-    worst = _worst(found, picture_bytes)
+    worst = _worst(run, found, picture_bytes)
     return Shown(
         number=place + 1,
         run=run.name,
@@ -71,7 +72,7 @@ def shown(place: int, run: Run, found: Evaluated, picture_bytes: int) -> Shown:
     )
 
 
-def most_confused(found: Evaluated, most: int = PAIRS) -> tuple[Pair, ...]:
+def most_confused(found: Evaluation, most: int = PAIRS) -> tuple[Pair, ...]:
     """The pairs of label and prediction that share the most rows, the label itself left out."""
     misses = found.confusion.copy()
     np.fill_diagonal(misses, 0)
@@ -83,7 +84,7 @@ def most_confused(found: Evaluated, most: int = PAIRS) -> tuple[Pair, ...]:
     return tuple(Pair(names[label], names[guess], count, count / int(rows[label])) for label, guess, count in pairs)
 
 
-def _matrix(found: Evaluated) -> tuple[tuple[tuple[int, float], ...], ...]:
+def _matrix(found: Evaluation) -> tuple[tuple[tuple[int, float], ...], ...]:
     shares = row_shares(found.confusion)
     return tuple(
         tuple((int(count), float(share)) for count, share in zip(*row, strict=True))
@@ -91,10 +92,10 @@ def _matrix(found: Evaluated) -> tuple[tuple[tuple[int, float], ...], ...]:
     )
 
 
-def _worst(found: Evaluated, picture_bytes: int) -> tuple[Worst, ...]:
+def _worst(run: Run, found: Evaluation, picture_bytes: int) -> tuple[Worst, ...]:
     rows = []
     for place, one in enumerate(found.worst):
-        content = found.picture(place)
+        content = read_picture(run.folder, found.split, place)
         if content is not None and len(content) > picture_bytes:
             content, picture_bytes = None, 0  # of a list that is cut nothing comes after the cut
         picture_bytes -= len(content or b"")
@@ -103,7 +104,7 @@ def _worst(found: Evaluated, picture_bytes: int) -> tuple[Worst, ...]:
     return tuple(rows)
 
 
-def _remarks(run: Run, found: Evaluated) -> list[str]:
+def _remarks(run: Run, found: Evaluation) -> list[str]:
     said = []
     if not found.same_data:
         said.append(f"This is not the data that the run was trained on, but {found.dataset}.")

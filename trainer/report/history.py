@@ -18,7 +18,8 @@ from schemas.counting import many
 from schemas.errors import ContractError
 from schemas.storage.regular_file import read_regular
 from trainer.errors import TrainerError, WrongUsage
-from trainer.report.evaluated import Evaluated, read_evaluations
+from trainer.evaluation.details import Evaluation
+from trainer.report.evaluated import read_evaluations
 from trainer.report.series import Floats, Series
 from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
 from trainer.runs.history import Start
@@ -51,7 +52,7 @@ class Run:
     steps: tuple[Line, ...]
     result: Line | None
     lost: Line | None
-    evaluations: tuple[Evaluated, ...]
+    evaluations: tuple[Evaluation, ...]
     in_work: bool
     missing: tuple[Missing, ...]
 
@@ -86,7 +87,7 @@ class Run:
             return f"complete, ended early after {done}{skipped}" if early else f"complete{skipped}"
         if self.in_work:
             return f"in training, {done} done"
-        return f"{'stopped by a loss that was lost' if self.lost is not None else 'unfinished'}, {done} done"
+        return f"{'stopped: loss became NaN or infinite' if self.lost is not None else 'unfinished'}, {done} done"
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:

@@ -27,7 +27,7 @@ class Meta:
     """Metadata of the weights: configuration, dataset, classes and input pixels.
 
     `accuracy` is that on val, None if not measured. `step` counts from the start of the run. `policy` is the pixel
-    policy of the dataset, empty in checkpoints of older versions.
+    policy of the dataset, empty in checkpoints of older versions. `kind` is the record kind.
     """
 
     config: RunConfig
@@ -38,6 +38,7 @@ class Meta:
     step: int
     accuracy: float | None
     policy: dict[str, Any] = field(default_factory=dict)
+    kind: str = "classification"
 
     def to_json(self) -> str:
         """Return the form stored in the checkpoint."""

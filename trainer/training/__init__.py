@@ -1,1 +1,1 @@
-"""The parts of the training loop: callbacks, checkpointing, validation, logs."""
+"""Parts of the training loop: callbacks, checkpointing, validation, logs."""

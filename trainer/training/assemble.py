@@ -1,4 +1,4 @@
-"""Puts a run's network, optimizer, precision and step together, for `trainer run` and for what measures it."""
+"""Builds the network, the optimizer and the training step of a run, for `trainer run` and for the doctor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,28 +8,27 @@ from trainer.nn.cast import mixed
 from trainer.nn.network import build_network
 from trainer.nn.optimizer import OPTIMIZERS, parameter_groups, rate_scale
 from trainer.nn.step import StepOptions, TrainStep
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
 from trainer.plan.run_plan import RunPlan
 from trainer.training.finetune import start_from
 
 
 def network_and_step(
-    plan: RunPlan, rates: list[float], tell: Callable[[str], None], fresh: bool = True
+    plan: RunPlan, rates: list[float], note: Callable[[str], None], fresh: bool = True
 ) -> tuple[Any, TrainStep]:
-    """The network, and the step that trains it with the rate of each update from `rates`.
+    """Return the network and its training step; `rates` has the learning rate of each update.
 
-    `tell` receives a message per change of the weights. A resumed run is not `fresh`: it has its own weights. Raise
-    TrainerError and ContractError.
+    `note` is called with a sentence about each change to the weights. A resumed run is not `fresh`: --init is ignored.
+    Raises TrainerError and ContractError.
     """
     config, effect = plan.config, plan.effect
-    classes = len(plan.dataset.classes)
-    network = build_network(config.model, plan.home, classes, plan.pixels.size, effect)
-    for said in start_from(network, config, plan.home, classes, plan.pixels.size, fresh):
-        tell(said)
+    outputs = plan.task.outputs(plan.dataset.classes)
+    network = build_network(config.model, plan.home, outputs, plan.pixels.size, effect)
+    for change in start_from(network, config, plan.home, outputs, plan.pixels.size, fresh):
+        note(change)
     groups = parameter_groups(network.trainable_params(), plan.weight_decay, rates, rate_scale(config.lr_scale))
     optimizer = OPTIMIZERS[plan.optimizer].make(groups, rates)
     network = mixed(network, effect.precision, config.keep_fp32)
     scaler = effect.precision.scaler.make() if effect.precision.scaler else None
     over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None
     options = StepOptions(config.accumulate, config.clip_norm, config.ema, over_ranks)
-    return network, TrainStep(network, SmoothedCrossEntropy(config.label_smoothing), optimizer, scaler, options)
+    return network, TrainStep(network, plan.task.loss(config), optimizer, scaler, options)

@@ -1,7 +1,7 @@
-"""What happens around the steps, in MindSpore's callback form: report, stop on a signal, evaluate and save.
+"""MindSpore callbacks around steps and epochs: report, stop on a signal, evaluate and save.
 
-With a sink size each sink is an epoch to MindSpore. So steps are counted in RunState, and an epoch is over when its
-steps are done.
+With a sink size, MindSpore counts each sink as an epoch. So RunState counts the steps, and an epoch ends after its
+last step.
 """
 
 import json
@@ -17,7 +17,7 @@ from mindspore.train import Callback, RunContext
 from schemas.counting import many
 from trainer.device.precision import overflow_advice
 from trainer.errors import Interrupted, TrainerError
-from trainer.nn.tasks.classification import Scores
+from trainer.nn.tasks.task import Scores
 from trainer.runs import kill_points
 from trainer.runs.folder import append_line
 from trainer.runs.state import RunState
@@ -25,14 +25,14 @@ from trainer.signals import StopSignals
 from trainer.training.meter import Meter
 from trainer.training.progress import EpochReport, Progress, StepReport
 
-ENOUGH_STEPS = 20  # timed in an epoch before its speed alone tells how long the run will last
+ENOUGH_STEPS = 20  # timed steps of an epoch from which the remaining time is estimated
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The fixed course of a run: `steps` batches an epoch, the rate of each update, batches an update, and options.
+    """Training schedule: steps per epoch, learning rate per update, steps per update (`accumulate`), and options.
 
-    `fixed_scale` is the loss scale when it is a number, None when it is dynamic or the loss is not scaled.
+    `fixed_scale` is the loss scale if it is a number, None if it is dynamic or the loss is not scaled.
     """
 
     epochs: int
@@ -45,18 +45,18 @@ class Schedule:
     fixed_scale: float | None = None
 
     def is_over(self, state: RunState) -> bool:
-        """Whether nothing is left to do."""
+        """Return True if the run is complete."""
         return state.is_over(self.epochs * self.steps, self.steps, self.patience)
 
     def rate(self, step: int) -> float:
-        """The learning rate of the last update up to `step`."""
+        """Return the learning rate of the last update up to `step`."""
         return self.rates[max(step // self.accumulate, 1) - 1]
 
     def left_s(self, state: RunState, times: tuple[float, float, int]) -> float | None:
-        """Seconds until the last epoch is evaluated, None before a step was timed.
+        """Return the seconds until the last epoch is evaluated, None before the first timed step.
 
-        `times` are the current epoch's wait, work and timed steps. Its speed counts alone once enough of its steps were
-        timed; before that the run's earlier epochs count too, since an epoch's first batch takes long to come.
+        `times` are the current epoch's seconds of wait, seconds of work, and timed steps. Until there are enough timed
+        steps, earlier epochs are included, because the first batch of an epoch is slow.
         """
         wait_s, work_s, timed = times
         if timed < ENOUGH_STEPS:
@@ -69,7 +69,7 @@ class Schedule:
 
 
 class Step(Protocol):
-    """The counters of the training cell that callbacks look at."""
+    """The attributes of the training cell that callbacks read."""
 
     scaled: bool
     skipped: Any
@@ -77,197 +77,187 @@ class Step(Protocol):
 
 
 class StepNumbers(Callback):  # type: ignore[misc]
-    """Has MindSpore count steps and epochs from the run's start; to stand before all other callbacks.
+    """Makes MindSpore count steps and epochs from the start of the run. Must be the first callback.
 
-    MindSpore counts from each call of Model.train, of which a resumed run makes one and a run on CPU one per epoch.
+    MindSpore counts from each call of Model.train; a resumed run makes a new one, and a run on CPU one per epoch.
     """
 
-    def __init__(self, course: Schedule, state: RunState, per_epoch: bool) -> None:
+    def __init__(self, schedule: Schedule, state: RunState, per_epoch: bool) -> None:
         super().__init__()
-        self.course = course
+        self.schedule = schedule
         self.state = state
         self.per_epoch = per_epoch
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Go on with the step number."""
+        """Set the step number."""
         run_context.original_args().cur_step_num = self.state.step
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Go on with the epoch number; where one call trains several epochs, MindSpore's own is right."""
+        """Set the epoch number, if each epoch is a call of its own."""
         if self.per_epoch:
-            run_context.original_args().cur_epoch_num = self.state.step // self.course.steps + 1
+            run_context.original_args().cur_epoch_num = self.state.step // self.schedule.steps + 1
+
+
+@dataclass(frozen=True)
+class ActiveRun:
+    """The parts of a run in progress that its callbacks share."""
+
+    schedule: Schedule
+    state: RunState
+    step: Step
+    meter: Meter
+    progress: Progress
+    stop: StopSignals
 
 
 class StepCallback(Callback):  # type: ignore[misc]
-    """Times each step, reports it, saves every so often, and ends the run when the loss is lost or a signal came.
+    """Times and reports each step, saves periodically, and ends the run on a signal or a non-finite loss.
 
-    Reading the loss waits for the device, which makes the times true. `save()` stores the run as `state` has it.
-    `explain(what, first, last, element)` describes the batches of an epoch's steps, for an error.
+    Reading the loss waits for the device, so the times are real. `save()` stores the run in `state`.
+    `explain(problem, first, last, element)` describes the batches of steps first..last, for an error message.
     """
 
-    def __init__(
-        self,
-        course: Schedule,
-        state: RunState,
-        step: Step,
-        meter: Meter,
-        progress: Progress,
-        stop: StopSignals,
-        save: Callable[[], None],
-        explain: Callable[[str, int, int, Any], str],
-    ) -> None:
+    def __init__(self, run: ActiveRun, save: Callable[[], None], explain: Callable[[str, int, int, Any], str]) -> None:
         super().__init__()
-        self.course = course
-        self.state = state
-        self.step = step
-        self.meter = meter
-        self.progress = progress
-        self.stop = stop
+        self.run = run
         self.save = save
         self.explain = explain
         self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Start the epoch's clock, or let it go on in a resumed one."""
-        if self.state.step % self.course.steps == 0 or not self.entered:  # else only a sink, within an epoch
-            self.enter_epoch(self.state.step // self.course.steps + 1)
+        """Start the epoch's clock."""
+        run, state = self.run, self.run.state
+        if state.step % run.schedule.steps == 0 or not self.entered:  # otherwise a sink within an epoch
+            self.enter_epoch(state.step // run.schedule.steps + 1)
 
     def enter_epoch(self, epoch: int) -> None:
-        """Let the clock run; with what an earlier process measured of this epoch, if it did."""
-        self.progress.epoch_begin(epoch, self.course.epochs, self.course.steps)
-        self.meter.epoch_begin(time.perf_counter())
-        self.meter.go_on(self.state.meter)
+        """Start the clock, adding what an earlier process measured of this epoch."""
+        run, state = self.run, self.run.state
+        run.progress.epoch_begin(epoch, run.schedule.epochs, run.schedule.steps)
+        run.meter.epoch_begin(time.perf_counter())
+        run.meter.resume(state.meter)
         self.entered = True
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Note that the batch has come."""
-        self.meter.step_begin(time.perf_counter())
+        """Record that the batch has arrived."""
+        self.run.meter.step_begin(time.perf_counter())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Read the loss, report, save when it is time, and look whether to stop."""
+        """Read the loss, report, save if due, and stop if a signal came."""
+        run, state = self.run, self.run.state
         params = run_context.original_args()
         loss = float(params.net_outputs.asnumpy())
-        before = self.state.step
-        # With sink one callback stands for all steps since the last one.
-        self.state.step = params.cur_step_num
-        self.meter.step_end(time.perf_counter(), loss, self.state.step - before)
-        self._keep_loss(loss, before + 1, params.train_dataset_element)
-        self.progress.step(self._report(before // self.course.steps + 1, loss))
-        self.state.meter = self.meter.measured()
-        kill_points.kill_point("step", self.state.step)
-        every = self.course.save_every
-        due = every is not None and self.state.step // every > before // every
-        if self.state.step % self.course.steps and (due or self.stop.signum is not None):  # else EpochEnd saves
+        before = state.step
+        # With data sinking one call covers all steps since the last one.
+        state.step = params.cur_step_num
+        run.meter.step_end(time.perf_counter(), loss, state.step - before)
+        self._check_loss(loss, before + 1, params.train_dataset_element)
+        run.progress.step(self._report(before // run.schedule.steps + 1, loss))
+        state.meter = run.meter.measured()
+        kill_points.kill_point("step", state.step)
+        every = run.schedule.save_every
+        due = every is not None and state.step // every > before // every
+        if state.step % run.schedule.steps and (due or run.stop.signum is not None):  # else EpochCallback saves
             self.save()
-            kill_points.kill_point("saved", self.state.step)
-        if self.stop.signum is not None:
+            kill_points.kill_point("saved", state.step)
+        if run.stop.signum is not None:
             run_context.request_stop()
 
     def _report(self, epoch: int, loss: float) -> StepReport:
+        run, state = self.run, self.run.state
         return StepReport(
             epoch=epoch,
-            step=self.meter.steps,
+            step=run.meter.steps,
             loss=loss,
-            images_per_s=self.meter.images_per_s,
-            data_wait=self.meter.data_wait,
-            lr=self.course.rate(self.state.step),
-            skipped=int(self.step.skipped.asnumpy()) if self.step.scaled else 0,
-            best=self.state.best_accuracy,
-            left_s=self.course.left_s(self.state, self.meter.times),
+            images_per_s=run.meter.images_per_s,
+            data_wait=run.meter.data_wait,
+            lr=run.schedule.rate(state.step),
+            skipped=int(run.step.skipped.asnumpy()) if run.step.scaled else 0,
+            best=state.best_accuracy,
+            left_s=run.schedule.left_s(state, run.meter.times),
         )
 
-    def _keep_loss(self, loss: float, first: int, element: Any) -> None:
-        if self.step.scaled:
-            # The step leaves out an update that overflowed, and the scale follows: only many in a row are too many.
-            lost = int(self.step.skipped_in_row.asnumpy()) * self.course.accumulate
-            if lost < self.course.max_overflows * self.course.accumulate:
+    def _check_loss(self, loss: float, first: int, element: Any) -> None:
+        run, state = self.run, self.run.state
+        if run.step.scaled:
+            # The step skips an update that overflowed and lowers the loss scale: only many in a row end the run.
+            skipped = int(run.step.skipped_in_row.asnumpy())
+            if skipped < run.schedule.max_overflows:
                 return
-            updates = many(lost // self.course.accumulate, "update")
-            what = f"{updates} in a row overflowed, the last at step {self.state.step}"
-            advice = overflow_advice(self.course.fixed_scale)
+            problem = f"{many(skipped, 'update')} in a row overflowed, the last at step {state.step}"
+            advice = overflow_advice(run.schedule.fixed_scale)
         elif math.isfinite(loss):
             return
         else:
-            what = f"the loss is {loss} at step {self.state.step}: the run diverged"
+            problem = f"the loss is {loss} at step {state.step}: the run diverged"
             advice = "try a lower --lr or more warm-up"
-        batches = self.explain(what, first, self.state.step, element)
-        raise TrainerError(f"{what}; {batches}; {advice}, and look at these images")
+        batches = self.explain(problem, first, state.step, element)
+        raise TrainerError(f"{problem}; {batches}; {advice}, and check these images")
 
 
 class EpochCallback(Callback):  # type: ignore[misc]
-    """After each epoch: evaluate, write a line of metrics, keep the last and the best weights.
+    """After each epoch: evaluates, appends a line of metrics, and saves the last and the best weights.
 
-    `evaluate` scores the val split or returns None when there is none; `save()` stores the run as `state` has it, with
-    the weights as the best ones before that when its argument is true.
+    `evaluate` scores the val split, or returns None if there is none. `save(best)` stores the run in `state`, and first
+    the best weights if `best` is True.
     """
 
     def __init__(
-        self,
-        course: Schedule,
-        state: RunState,
-        step: Step,
-        meter: Meter,
-        progress: Progress,
-        stop: StopSignals,
-        metrics: Path,
-        evaluate: Callable[[], Scores | None],
-        save: Callable[[bool], None],
+        self, run: ActiveRun, metrics: Path, evaluate: Callable[[], Scores | None], save: Callable[[bool], None]
     ) -> None:
         super().__init__()
-        self.course = course
-        self.state = state
-        self.step = step
-        self.meter = meter
-        self.progress = progress
-        self.stop = stop
+        self.run = run
         self.metrics = metrics
         self.evaluate = evaluate
         self.save = save
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Evaluate and save; only save when a signal came before or meanwhile."""
-        if self.state.step % self.course.steps:
-            return  # a sink within an epoch, or a signal: Watch has saved
+        """Evaluate and save; only save if a signal came."""
+        run, state = self.run, self.run.state
+        if state.step % run.schedule.steps:
+            return  # a sink within an epoch, or a signal: StepCallback has saved
         self.finish_epoch()
-        if not self.state.evaluated or self.course.is_over(self.state):
+        if not state.evaluated or run.schedule.is_over(state):
             run_context.request_stop()
 
     def finish_epoch(self) -> None:
-        """Evaluate the epoch that is trained to its end, and save. The last write makes it count."""
-        began = time.perf_counter()
-        self.state.evaluated = False
+        """Evaluate the trained epoch and save. The epoch counts once the checkpoint is written."""
+        run, state = self.run, self.run.state
+        started = time.perf_counter()
+        state.evaluated = False
         try:
-            self.stop.check()
+            run.stop.check()
             scores = self.evaluate()
         except Interrupted:
             self.save(False)
             return
-        report = self._report(scores, time.perf_counter() - began)
-        best = self.state.improves(report.epoch, report.val_accuracy)
-        self.state.add_times(*self.meter.times)
-        self.state.evaluated, self.state.last, self.state.meter = True, asdict(report), {}
+        report = self._report(scores, time.perf_counter() - started)
+        best = state.improves(report.epoch, report.val_accuracy)
+        state.add_times(*run.meter.times)
+        state.evaluated, state.last, state.meter = True, asdict(report), {}
         self._write(report)
-        kill_points.kill_point("epoch.metrics", self.state.step)
+        kill_points.kill_point("epoch.metrics", state.step)
         self.save(best)
-        kill_points.kill_point("epoch.saved", self.state.step)
-        self.progress.epoch_end(report)
-        if self.course.is_over(self.state) and report.epoch < self.course.epochs:
-            self.progress.note(f"stopped: val accuracy has not risen since epoch {self.state.rise_epoch}")
+        kill_points.kill_point("epoch.saved", state.step)
+        run.progress.epoch_end(report)
+        if run.schedule.is_over(state) and report.epoch < run.schedule.epochs:
+            run.progress.note(f"stopped: val accuracy has not improved since epoch {state.rise_epoch}")
 
     def _write(self, report: EpochReport) -> None:
-        self.state.metrics_bytes = append_line(self.metrics, json.dumps(asdict(report)))
+        self.run.state.metrics_bytes = append_line(self.metrics, json.dumps(asdict(report)))
 
     def _report(self, scores: Scores | None, val_s: float) -> EpochReport:
+        run, state = self.run, self.run.state
         return EpochReport(
-            epoch=self.state.step // self.course.steps,
-            step=self.state.step,
-            loss=self.meter.loss,
-            lr=self.course.rate(self.state.step),
-            images_per_s=self.meter.rounded_images_per_s,
-            data_wait=None if self.meter.data_wait is None else round(self.meter.data_wait, 4),
-            skipped=int(self.step.skipped.asnumpy()),
-            train_s=round(self.meter.elapsed_s, 3),
+            epoch=state.step // run.schedule.steps,
+            step=state.step,
+            loss=run.meter.loss,
+            lr=run.schedule.rate(state.step),
+            images_per_s=run.meter.rounded_images_per_s,
+            data_wait=None if run.meter.data_wait is None else round(run.meter.data_wait, 4),
+            skipped=int(run.step.skipped.asnumpy()),
+            train_s=round(run.meter.elapsed_s, 3),
             val_s=round(val_s, 3),
             val_loss=None if scores is None else scores.loss,
-            val_accuracy=None if scores is None else scores.accuracy,
+            val_accuracy=None if scores is None else scores.headline,
         )

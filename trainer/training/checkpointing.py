@@ -1,4 +1,4 @@
-"""Stores a run in its folder and finds it again: last, best and older checkpoints, and metrics that fit them."""
+"""Saves a run in its folder and restores it: last, best and older checkpoints, and matching metrics."""
 
 import contextlib
 import os
@@ -18,25 +18,25 @@ from trainer.runs.state import RunState
 
 
 class Checkpointer:
-    """Saves the run in `folder` and restores it. `began` is the clock (s) at which this process took the run up."""
+    """Saves the run in `folder` and restores it. `started` is the clock, in seconds, at which this process began."""
 
-    def __init__(self, folder: Path, plan: RunPlan, step: TrainStep, state: RunState, began: float) -> None:
+    def __init__(self, folder: Path, plan: RunPlan, step: TrainStep, state: RunState, started: float) -> None:
         self.folder = folder
         self.plan = plan
         self.step = step
         self.state = state
-        self.began = began
+        self.started = started
 
     def save(self, best: bool = False) -> None:
-        """Write last.ckpt with all that a resume needs; before that best.ckpt with the weights alone, when `best`.
+        """Write last.ckpt with everything that a resume needs, and first best.ckpt with the weights only if `best`.
 
-        With --keep above 1 each is kept under its step as well, so many of them.
+        With --keep N above 1, the last N checkpoints are also kept as step-*.ckpt.
         """
         if self.plan.effect.shard_id:
-            return  # rank 0 writes for all
+            return  # only rank 0 writes
         now = time.perf_counter()
-        self.state.seconds += now - self.began
-        self.began = now
+        self.state.seconds += now - self.started
+        self.started = now
         weights = self.step.inference_parameters()
         meta = self._meta()
         if best:
@@ -58,7 +58,7 @@ class Checkpointer:
         part.unlink(missing_ok=True)
         try:
             os.link(older, part)
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no hard links
             with naming(part):
                 shutil.copyfile(older, part)
                 sync(part)
@@ -68,7 +68,7 @@ class Checkpointer:
 
     def _meta(self) -> checkpoint.Meta:
         state, plan = self.state, self.plan
-        whole = state.step % plan.steps == 0 and state.evaluated
+        epoch_done = state.step % plan.steps == 0 and state.evaluated
         return checkpoint.Meta(
             config=plan.config,
             classes=plan.dataset.classes,
@@ -76,14 +76,15 @@ class Checkpointer:
             pixels=plan.pixels,
             epoch=-(-state.step // plan.steps),
             step=state.step,
-            accuracy=state.last.get("val_accuracy") if whole else None,
+            accuracy=state.last.get("val_accuracy") if epoch_done else None,
             policy=dict(plan.dataset.policy),
+            kind=plan.dataset.schema.kind,
         )
 
     def restore(self, note: Callable[[str], None]) -> bool:
-        """Take up the newest sound checkpoint into the step and the state; False when there is none yet.
+        """Load the newest intact checkpoint into the step and the state. Return False if there is none yet.
 
-        Raises ContractError when checkpoints are there and none is sound, or when they are of another dataset.
+        Raises ContractError if all checkpoints are damaged, or if they are of another dataset.
         """
         paths = [self.folder / LAST, *reversed(older_checkpoints(self.folder))]
         damage = None
@@ -94,7 +95,7 @@ class Checkpointer:
                 damage = damage or error
                 continue
             if damage is not None:
-                note(f"{damage}; going on from {path} instead")
+                note(f"{damage}; resuming from {path} instead")
             same_data(self.folder, meta.dataset_digest, self.plan.dataset.digest)
             checkpoint.fill(self.step.inference_parameters(), weights, path)
             checkpoint.fill(self.step.training_parameters(), training.parameters, path)
@@ -102,11 +103,11 @@ class Checkpointer:
             self._cut_metrics()
             return True
         if damage is not None:
-            raise ContractError(f"{damage}; give --out another name to begin anew")
+            raise ContractError(f"{damage}; give another --out to start again")
         self._cut_metrics()
         return False
 
     def _cut_metrics(self) -> None:
-        # Lines of epochs after the checkpoint: they are trained again, and written again.
+        # Epochs after the checkpoint are trained again and write their lines again.
         with contextlib.suppress(FileNotFoundError), naming(self.folder / METRICS):
             os.truncate(self.folder / METRICS, self.state.metrics_bytes)

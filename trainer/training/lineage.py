@@ -1,4 +1,4 @@
-"""Which images a step was trained on, found out again only when a step went wrong: training pays nothing for it."""
+"""Finds the images of a failed step by reading its rows again, so that training has no overhead."""
 
 import contextlib
 import itertools
@@ -18,56 +18,56 @@ from trainer.feed.pipeline import rows_of, train_batches, train_keys
 from trainer.plan.run_plan import RunPlan
 from trainer.runs.folder import NONFINITE
 
-READ_AHEAD = 16  # batches beyond those that one operator holds ready: there are several operators
-SHOWN = 3  # keys in the sentence; the file has all
+READ_AHEAD = 16  # batches that the operators of a pipeline prefetch beyond the prefetch size of one
+SHOWN = 3  # keys in the message; the file has all
 
 
-def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, int]]]:
-    """Key and label of each row of the batches at steps `first` to `last` of an epoch, counted from the run's start.
+def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, float]]]:
+    """Return key and label of each row of the batches at steps `first` to `last`, counted from the start of the run.
 
-    A second pass over key and label alone: the order is a function of seed and epoch, whatever columns are read.
+    Only key and label are read: the order depends on seed and epoch, not on the columns.
     """
     batches = train_keys(plan.folder, plan.dataset, plan.config.batch_size, plan.effect)
-    found = []
-    for keys, labels in _steps(batches, plan, first, last):
-        found.append([(str(key), int(label)) for key, label in zip(keys, labels, strict=True)])
-    return found
+    steps = _steps(batches, plan, first, last)
+    return [[(str(key), label.item()) for key, label in zip(*step, strict=True)] for step in steps]
 
 
 def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
-    ds.config.set_seed(plan.config.seed)  # training sets another for each epoch
+    ds.config.set_seed(plan.config.seed)  # training sets a different one for each epoch
     batches.set_init_step(first - 1)
     iterator = batches.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
     for _ in range(last - first + 1):
         yield next(iterator)
 
 
-def foreign_label(plan: RunPlan, step: int) -> str | None:
-    """Return a sentence about a label in the batch after `step` that names no class; None when there is none.
+def invalid_label(plan: RunPlan, step: int) -> str | None:
+    """Return a phrase about a label in the batch after `step` that is no class number; None if there is none.
 
-    Their rows need not hold what their index says, which was checked. To be called once a step has failed: MindSpore
-    reports such a label as the failure of a kernel, or not at all.
+    Only the labels in the index were checked before; those in the rows may differ. Call it after a step has failed:
+    MindSpore reports such a label as the failure of a kernel, or not at all.
     """
+    if not plan.task.classifies:
+        return None
     per_epoch, batch = plan.effect.pipeline_per_epoch, plan.config.batch_size
-    # With the image: MindDataset takes columns that are all in the index from there (measured on 2.10).
+    # Including the image: MindDataset reads columns from the index if it has all of them (measured on 2.10).
     columns = [plan.dataset.schema.column(role) for role in ("image", "key", "label")]
-    part = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
+    rank = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
     with contextlib.suppress(RuntimeError, ValueError, OSError):
         ds.config.set_seed(plan.config.seed + (step // plan.steps if per_epoch else 0))
-        rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, columns, shuffle=Shuffle.GLOBAL, **part)
+        rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, columns, shuffle=Shuffle.GLOBAL, **rank)
         begin = 0 if per_epoch else step // plan.steps * rows.get_dataset_size()
         rows.set_init_step(begin + step % plan.steps * batch)
         iterator = rows.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
         for _, key, label in itertools.islice(iterator, batch):
             if not 0 <= label < len(plan.dataset.classes):
-                return f"the row of {key} holds the label {label}, which names no class and is not what its index holds"
+                return f"the row of {key} has the label {label}, which is no class number and differs from its index"
     return None
 
 
 def undecodable(plan: RunPlan, step: int) -> str | None:
-    """The key of an image that MindSpore cannot decode: among those read next after `step`, then in val. None if none.
+    """Return the key of an image that MindSpore cannot decode, in the rows after `step` or in val; None if none.
 
-    The pipeline fails as soon as it reads the image, ahead of the step that needs it by what it holds ready.
+    The pipeline prefetches, so it fails before the step that needs the image.
     """
     batch, rows = plan.config.batch_size, plan.train_split.rows
     begin = step // plan.steps * rows + step % plan.steps * batch
@@ -85,8 +85,8 @@ def undecodable(plan: RunPlan, step: int) -> str | None:
 
 def _encoded(plan: RunPlan, split: str, shuffle: Any, begin: int, count: int) -> Any:
     columns = [plan.dataset.schema.column("image"), plan.dataset.schema.column("key")]
-    part = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
-    rows = rows_of(plan.folder, plan.dataset, split, plan.effect, columns, shuffle=shuffle, **part)
+    rank = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
+    rows = rows_of(plan.folder, plan.dataset, split, plan.effect, columns, shuffle=shuffle, **rank)
     ds.config.set_seed(plan.config.seed)
     rows.set_init_step(begin)
     iterator = rows.create_tuple_iterator(num_epochs=plan.config.epochs + 1, output_numpy=True)
@@ -95,32 +95,31 @@ def _encoded(plan: RunPlan, split: str, shuffle: Any, begin: int, count: int) ->
 
 
 def describe(batches: Iterable[NDArray[Any]]) -> str:
-    """What the values of some batches are like: their range, and how many are not finite."""
+    """Return a phrase with the range of the values and the number of non-finite ones."""
     low, high, bad = math.inf, -math.inf, 0
     for images in batches:
         finite = images[np.isfinite(images)]
         bad += images.size - finite.size
         if finite.size:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-    return f"inputs from {low:.4g} to {high:.4g}" + (f" and {bad} that are not finite" if bad else "")
+    return f"inputs from {low:.4g} to {high:.4g}" + (f" and {bad} non-finite values" if bad else "")
 
 
-def write_report(run: Path, plan: RunPlan, what: str, steps: tuple[int, int], element: Any) -> str:
-    """Write RUN/nonfinite.json with every key of the batches at steps first..last; returns the end of a sentence.
+def write_nonfinite(run: Path, plan: RunPlan, problem: str, steps: tuple[int, int], element: Any) -> str:
+    """Write RUN/nonfinite.json with every key of the batches at steps first..last; return a phrase about them.
 
-    `element` is the batch at hand; with sink there is none, and the batches are read again.
+    `element` is the current batch. With data sinking it is empty, and the batches are read again.
     """
     first, last = steps
     rows = batch_rows(plan, first, last)
     if element:
         inputs = describe([element[0].asnumpy()])
     else:
-        again = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, plan.config.batch_size, plan.effect)
-        inputs = describe(images for images, _ in _steps(again, plan, first, last))
-    images: list[dict[str, Any]] = [
-        {"step": first + i, "key": key, "label": label} for i, batch in enumerate(rows) for key, label in batch
-    ]
-    write_whole(run / NONFINITE, json.dumps({"what": what, "inputs": inputs, "images": images}, indent=1) + "\n")
-    shown = ", ".join(image["key"] for image in images[:SHOWN])
+        source = plan.folder, plan.dataset, plan.recipe, plan.pixels
+        batches = train_batches(*source, plan.config.batch_size, plan.effect, plan.task.columns)
+        inputs = describe(images for images, _ in _steps(batches, plan, first, last))
+    images = [{"step": first + i, "key": key, "label": label} for i, batch in enumerate(rows) for key, label in batch]
+    write_whole(run / NONFINITE, json.dumps({"what": problem, "inputs": inputs, "images": images}, indent=1) + "\n")
+    shown = ", ".join(str(image["key"]) for image in images[:SHOWN])
     more = f" and {len(images) - SHOWN} more" if len(images) > SHOWN else ""
-    return f"the batch has {inputs}, of the images {shown}{more}, all of them in {run / NONFINITE}"
+    return f"the batch has {inputs}, of the images {shown}{more}; all are listed in {run / NONFINITE}"

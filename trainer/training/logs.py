@@ -1,4 +1,4 @@
-"""Logs that a run writes when asked: step lines, TensorBoard events, MindSpore's monitors, its profiler."""
+"""Logs of a run: step lines, curves, TensorBoard events, MindSpore's monitors and profiler."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.errors import TrainerError
 from trainer.plan.preflight import NO_BOARD
 from trainer.runs.curves import draw_curves
-from trainer.runs.folder import BOARD, CURVES, PROFILE, STEPS, append_line
+from trainer.runs.folder import BOARD, CURVES, METRICS, PROFILE, STEPS, append_line
 from trainer.runs.state import RunState
 from trainer.training.callbacks import Schedule
 from trainer.training.meter import Meter
@@ -23,36 +23,36 @@ MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
 
 
 class StepLines(Callback):  # type: ignore[misc]
-    """A line of JSON every `every` steps: epoch, step since the run's start, loss, rate, images/s, share of waiting."""
+    """Writes a JSON line every `every` steps: epoch, step of the run, loss, lr, images/s, data wait."""
 
-    def __init__(self, meter: Meter, course: Schedule, state: RunState, every: int, path: Path, board: Any) -> None:
+    def __init__(self, meter: Meter, schedule: Schedule, state: RunState, every: int, path: Path, board: Any) -> None:
         super().__init__()
         self.meter = meter
-        self.course = course
+        self.schedule = schedule
         self.state = state
         self.every = every
         self.path = path
         self.board = board
-        self.told = state.step
+        self.last_step = state.step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Make the file, which a run of fewer steps leaves empty."""
+        """Create the file: a run of fewer steps leaves it empty."""
         self.path.touch()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Write when so many steps have passed; with sink one call stands for many steps. To be called after Watch."""
+        """Write a line if due; with data sinking one call covers many steps. Must come after StepCallback."""
         step = self.state.step
-        if step // self.every == self.told // self.every:
+        if step // self.every == self.last_step // self.every:
             return
-        self.told = step
+        self.last_step = step
         wait = self.meter.data_wait
         values = {
             "loss": float(run_context.original_args().net_outputs.asnumpy()),
-            "lr": self.course.rate(step),
+            "lr": self.schedule.rate(step),
             "images_per_s": self.meter.rounded_images_per_s,
             "data_wait": None if wait is None else round(wait, 4),
         }
-        line = {"epoch": (step - 1) // self.course.steps + 1, "step": step, **values}
+        line = {"epoch": (step - 1) // self.schedule.steps + 1, "step": step, **values}
         append_line(self.path, json.dumps(line), durable=False)
         if self.board is not None:
             for name, value in values.items():
@@ -61,26 +61,26 @@ class StepLines(Callback):  # type: ignore[misc]
 
 
 class ProfileSteps(Callback):  # type: ignore[misc]
-    """Runs MindSpore's profiler from the begin of step `first` to the end of step `last`, counted from the run's start.
+    """Runs MindSpore's profiler over steps `first` to `last` of the run.
 
-    What it gathers is written into `folder`, in the form that MindStudio Insight opens. `tell` is given its end.
+    The profile in `folder` can be opened in MindStudio Insight. `note` is called with a sentence at its end.
     """
 
     def __init__(
-        self, first: int, last: int, folder: Path, tell: Callable[[str], None], course: Schedule, state: RunState
+        self, first: int, last: int, folder: Path, note: Callable[[str], None], schedule: Schedule, state: RunState
     ) -> None:
         super().__init__()
         self.first = first
         self.last = last
         self.folder = folder
-        self.tell = tell
-        self.course = course
+        self.note = note
+        self.schedule = schedule
         self.state = state
         self.profiler: Any = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Start before the first step."""
-        # In MindSpore the number of a step that begins is already its own.
+        # MindSpore has already incremented the step number here.
         if run_context.original_args().cur_step_num == self.first:
             ready = tensorboard_trace_handler(str(self.folder))
             self.profiler = profile(start_profile=False, on_trace_ready=ready)
@@ -92,19 +92,19 @@ class ProfileSteps(Callback):  # type: ignore[misc]
             self._stop(self.last)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop when the run is shorter than the range, or interrupted; not between two epochs."""
-        if self.course.is_over(self.state) or self.state.step % self.course.steps:
+        """Stop if the run is shorter than the range or interrupted; not between two epochs."""
+        if self.schedule.is_over(self.state) or self.state.step % self.schedule.steps:
             self._stop(self.state.step)
 
     def _stop(self, last: int) -> None:
         if self.profiler is not None:
             self.profiler.stop()
             self.profiler = None
-            self.tell(f"profile of steps {self.first} to {last}: {self.folder} (open it in MindStudio Insight)")
+            self.note(f"profile of steps {self.first} to {last}: {self.folder} (open it in MindStudio Insight)")
 
 
 class Curves(Callback):  # type: ignore[misc]
-    """After each epoch, and its line in metrics.jsonl: the curves as SVG, and the line's values to TensorBoard."""
+    """Draws the curves as SVG after each epoch, and logs the epoch's metrics to TensorBoard."""
 
     def __init__(self, metrics: Path, svg: Path, board: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Curves(Callback):  # type: ignore[misc]
         self.board = board
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Draw anew; nothing when the epoch was interrupted before its line."""
+        """Draw; do nothing if the epoch was interrupted before its line of metrics."""
         if not self.metrics.exists():
             return
         write_whole(self.svg, draw_curves(self.metrics))
@@ -126,28 +126,23 @@ class Curves(Callback):  # type: ignore[misc]
 
 
 def log_callbacks(
-    config: RunConfig,
-    run: Path,
-    meter: Meter,
-    course: Schedule,
-    state: RunState,
-    metrics: Path,
-    tell: Callable[[str], None],
+    config: RunConfig, run: Path, meter: Meter, schedule: Schedule, state: RunState, note: Callable[[str], None]
 ) -> list[Any]:
-    """The callbacks of all logs that `config` asks for, writing into the run's folder; to stand after Watch and
-    EpochEnd. Raises TrainerError when a package is missing.
+    """Return the callbacks of all logs in `config`, which write into the folder `run`.
+
+    They must come after StepCallback and EpochCallback. Raises TrainerError if a package is missing.
     """
     board = open_board(run / BOARD) if config.tensorboard else None
-    callbacks: list[Any] = [StepLines(meter, course, state, config.log_every, run / STEPS, board)]
-    callbacks += [Curves(metrics, run / CURVES, board)]
+    callbacks: list[Any] = [StepLines(meter, schedule, state, config.log_every, run / STEPS, board)]
+    callbacks += [Curves(run / METRICS, run / CURVES, board)]
     callbacks += [MONITORS[name]() for name in config.monitor]
     if config.profile_steps is not None:
-        callbacks.append(ProfileSteps(*config.profile_steps, run / PROFILE, tell, course, state))
+        callbacks.append(ProfileSteps(*config.profile_steps, run / PROFILE, note, schedule, state))
     return callbacks
 
 
 def open_board(folder: Path) -> Any:
-    """A writer of TensorBoard event files into `folder`; raises TrainerError without the package."""
+    """Return a writer of TensorBoard event files into `folder`. Raise TrainerError if the package is missing."""
     try:
         board = importlib.import_module("tensorboardX")
     except ModuleNotFoundError:

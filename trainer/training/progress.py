@@ -1,4 +1,4 @@
-"""What a run reports while it trains; a command decides how it is shown."""
+"""Progress reports of a run; the command line decides how to show them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,12 @@ from trainer.decisions import Decision
 
 @dataclass(frozen=True)
 class StepReport:
-    """A step within an epoch. `data_wait` is the share of time spent waiting for data, None where it is not seen:
-    before a step was timed, and when the device fetches its own batches. `images_per_s` is None until one
-    was timed.
+    """A step of an epoch.
 
-    `lr` is the learning rate of the last update. `skipped` counts the updates left out since the start because a
-    gradient overflowed. `best` is the highest val accuracy of the run so far, None before one was measured. `left_s` is
-    how long the run will last at this speed, in seconds; None before a step was timed.
+    `data_wait` is the share of time spent waiting for data, None before the first timed step and with data sinking.
+    `images_per_s` is None before the first timed step. `lr` is the learning rate of the last update. `skipped` is the
+    number of updates skipped since the start of the run because a gradient overflowed. `best` is the highest val
+    accuracy so far, None before the first. `left_s` is the estimated remaining time in seconds.
     """
 
     epoch: int
@@ -31,11 +30,11 @@ class StepReport:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch. `step` counts from the start of the run; `lr` is that of its last step; times in seconds.
+    """One epoch. `step` counts from the start of the run; `lr` is that of the last step; times are in seconds.
 
-    `loss` is the mean over the epoch's steps, label smoothing included, so it does not reach 0. `skipped` counts the
-    updates left out since the start because a gradient overflowed. The val fields are None without a val split, and
-    `images_per_s` where no step was timed.
+    `loss` is the mean over the steps of the epoch, including label smoothing, so it does not reach 0. `skipped` is as
+    in StepReport. `val_accuracy` is the headline metric of the task. The val fields are None without a val split, and
+    `images_per_s` if no step was timed.
     """
 
     epoch: int
@@ -52,38 +51,38 @@ class EpochReport:
 
 
 class Progress(Protocol):
-    """The five things a run reports."""
+    """Receiver of the reports of a run."""
 
     def note(self, text: str) -> None:
-        """A sentence of its own."""
+        """Show a sentence."""
 
     def settings(self, decisions: Sequence[Decision]) -> None:
-        """The table of what was asked for and what is in effect."""
+        """Show the table of requested settings and settings in effect."""
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
-        """An epoch of `steps` batches begins."""
+        """Start an epoch of `steps` batches."""
 
     def step(self, report: StepReport) -> None:
-        """Some steps are done."""
+        """Show the last step."""
 
     def epoch_end(self, report: EpochReport) -> None:
-        """An epoch is trained and evaluated."""
+        """Show a trained and evaluated epoch."""
 
 
 class Silent:
-    """Says nothing: another rank speaks."""
+    """Reports nothing, for ranks other than 0."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def settings(self, decisions: Sequence[Decision]) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def step(self, report: StepReport) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def epoch_end(self, report: EpochReport) -> None:
-        """Nothing."""
+        """Ignore it."""

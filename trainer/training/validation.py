@@ -1,4 +1,4 @@
-"""Validation of a network in training."""
+"""Validation of the network during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,25 +7,30 @@ import numpy as np
 from mindspore import Tensor
 from numpy.typing import NDArray
 
-from trainer.nn.tasks.classification import Scores, score
+from trainer.nn.tasks.task import Scores, Task
 
 
-def evaluate_network(network: Any, batches: Any, batch_size: int, each_batch: Callable[[], None]) -> Scores:
-    """Score a network over (images, labels) batches; leaves it in evaluation mode. `each_batch` may raise to stop."""
+def evaluate_network(
+    network: Any, task: Task, batches: Any, batch_size: int, after_batch: Callable[[], None]
+) -> Scores:
+    """Score the network over batches of (images, targets), and leave it in evaluation mode.
+
+    `after_batch` is called after each batch and may raise to stop.
+    """
     network.set_train(False)
-    total = Scores()
-    for images, labels in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
-        total += score(padded_logits(network, images, batch_size), labels)
-        each_batch()
-    return total
+    scores = task.no_scores
+    for images, targets in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        scores += task.score(padded_outputs(network, images, batch_size), targets)
+        after_batch()
+    return scores
 
 
-def padded_logits(network: Any, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
-    """The network's output for up to `batch_size` images, (N, classes).
+def padded_outputs(network: Any, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
+    """Return the network's output for N <= `batch_size` images: (N, width).
 
-    One shape for all batches: a smaller last one would be compiled again, which takes minutes on Ascend.
+    Smaller batches are padded: each new shape would be compiled again, which takes minutes on Ascend.
     """
     missing = batch_size - len(images)
     full = np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else images
-    logits: NDArray[Any] = network(Tensor(full)).asnumpy()
-    return logits[: len(images)]
+    outputs: NDArray[Any] = network(Tensor(full)).asnumpy()
+    return outputs[: len(images)]

@@ -1,7 +1,7 @@
 import pytest
 
 from trainer.doctor.verdict import Rates, feed_parts, judge
-from trainer.training.meter import BALANCED, COMPUTE, FEED, judge_wait, what_limited
+from trainer.training.meter import BALANCED, COMPUTE, FEED, bottleneck, judge_wait
 
 
 def rates(feed: float = 200.0, step: float = 400.0, **more: float) -> Rates:
@@ -72,16 +72,21 @@ def test_share_of_waiting_tells_what_limited_a_run_of_enough_steps(
             FEED,
             0.43,
             "CPU",
-            "limit: the feed; 43% of the training time went by waiting for data; 'trainer doctor' with",
+            "bottleneck: data feed; waited for data 43% of the time; 'trainer doctor' with",
         ),
-        (COMPUTE, 0.01, "Ascend", "limit: the step; 1% of the training time went by waiting"),
-        (COMPUTE, 0.01, "CPU", "limit: the step, as far as is seen where both share the cores; 1% of"),
-        (BALANCED, 0.07, "Ascend", "limit: feed and step alike; 7% of"),
+        (COMPUTE, 0.01, "Ascend", "bottleneck: training step; waited for data 1% of the time"),
+        (
+            COMPUTE,
+            0.01,
+            "CPU",
+            "bottleneck: training step (estimate: on CPU both use the same cores); waited for",
+        ),
+        (BALANCED, 0.07, "Ascend", "bottleneck: data feed and training step about equally; waited for data 7% of"),
     ],
 )
 def test_run_ends_with_what_limited_it_and_where_the_remedy_is(
     bound: str, share: float, device: str, said: str
 ) -> None:
-    sentence = what_limited(bound, share, device)
+    sentence = bottleneck(bound, share, device)
     assert sentence.startswith(said)
     assert "'trainer doctor' with the same options tries" in sentence

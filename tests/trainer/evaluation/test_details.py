@@ -1,13 +1,12 @@
 import csv
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from trainer.errors import TrainerError
-from trainer.evaluation.details import ClassScore, Details, WorstRow, summary, write_report
+from trainer.evaluation.details import ClassScore, Details, Evaluation, summary, write_report
 from trainer.nn.tasks.classification import score
 
 CLASSES = ("a", "b", "c")
@@ -25,7 +24,7 @@ def counted(logits: list[list[float]], labels: list[int], keep: int = 9, classes
 MIXED = counted([[5, 0, 0], [0, 5, 0], [0, 5, 1], [0, 0, 5], [9, 0, 0]], [0, 1, 2, 2, 1])
 
 
-def test_counts_add_up_to_those_of_the_plain_score() -> None:
+def test_counts_equal_those_of_score() -> None:
     logits, labels = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50, dtype=np.int32) % 3
     plain, details = score(logits, labels), Details(CLASSES, 0)
     details.add(logits, labels, map(str, labels))
@@ -66,14 +65,10 @@ def test_logits_that_are_not_finite_are_in_no_top_and_are_the_worst() -> None:
     assert details.worst[0].key == "k1"
 
 
-@dataclass(frozen=True)
-class Found:
-    classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    worst: tuple[WorstRow, ...]
-
-
-FOUND = Found(MIXED.by_class, tuple(map(tuple, MIXED.confusion.tolist())), MIXED.worst)
+def evaluation(details: Details) -> Evaluation:
+    rates = details.correct / details.rows, None, details.loss_sum / details.rows, True
+    found = details.by_class, details.confusion, details.worst
+    return Evaluation("best.ckpt", 1, 3, "data", "val", details.rows, details.correct, *rates, *found)
 
 
 def table(path: Path) -> list[list[str]]:
@@ -82,7 +77,7 @@ def table(path: Path) -> list[list[str]]:
 
 
 def test_report_is_a_json_and_three_tables(tmp_path: Path) -> None:
-    write_report(tmp_path / "report", FOUND)
+    write_report(tmp_path / "report", evaluation(MIXED))
     assert json.loads((tmp_path / "report" / "report.json").read_text())["confusion"] == [
         [1, 0, 0],
         [1, 1, 0],
@@ -99,16 +94,15 @@ def test_report_is_a_json_and_three_tables(tmp_path: Path) -> None:
     ]
 
 
-def test_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="cannot write the report into"):
-        write_report(tmp_path / "file", FOUND)
+        write_report(tmp_path / "file", evaluation(MIXED))
 
 
 def test_summary_shows_the_weakest_classes_and_wrong_images_only() -> None:
-    lines = summary(FOUND).splitlines()
+    lines = summary(evaluation(MIXED)).splitlines()
     assert lines[0].split() == ["weakest", "classes", "accuracy", "rows", "most", "taken", "for"]
     assert lines[1].split() == ["b", "50.00%", "2", "a", "(1)"]
     assert [line.split()[0] for line in lines[4:]] == ["k4", "k2"]
-    good = counted([[5, 0, 0]], [0])
-    assert summary(Found(good.by_class, ((1, 0, 0),), good.worst)) == ""
+    assert summary(evaluation(counted([[5, 0, 0]], [0]))) == ""

@@ -16,6 +16,7 @@ from trainer.evaluation.evaluate import check_classes, evaluate_checkpoint
 from trainer.feed.pipeline import eval_batches
 from trainer.feed.recipes import RECIPES, Pixels
 from trainer.nn.models import find_factory
+from trainer.nn.tasks.classification import TASK
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.training.validation import evaluate_network
@@ -43,8 +44,8 @@ def pipeline(folder: Path, cpu: InEffect, batch_size: int) -> Any:
 @pytest.mark.parametrize("batch_size", [1, 5, 13, 20])
 def test_each_row_counts_once_whatever_the_batch_size(batch_size: int, stripes: Path, cpu: InEffect) -> None:
     network = AlwaysClassOne()
-    scores = evaluate_network(network, pipeline(stripes, cpu, batch_size), batch_size, lambda: None)
-    assert (scores.rows, scores.correct) == (13, load_dataset(stripes).splits["val"].class_rows[1])
+    scores = evaluate_network(network, TASK, pipeline(stripes, cpu, batch_size), batch_size, lambda: None)
+    assert (scores.rows, round(13 * scores.headline)) == (13, load_dataset(stripes).splits["val"].class_rows[1])
     assert set(network.batches) == {batch_size}, "one shape, so that nothing is compiled twice"
 
 
@@ -64,7 +65,7 @@ def test_checkpoint_is_scored_with_its_own_model_and_pixels(stripes: Path, tmp_p
     assert evaluate_checkpoint(tmp_path, stripes, "train", ASKED, shown.append, lambda: None).rows == 48
 
 
-def test_other_data_of_the_same_classes_is_scored_and_said_to_be_other(
+def test_other_data_with_the_same_classes_is_scored_and_marked(
     stripes: Path, make_set: Callable[..., Path], tmp_path: Path, cpu: InEffect
 ) -> None:
     path = save_untrained(tmp_path / "best.ckpt", stripes)
@@ -72,7 +73,7 @@ def test_other_data_of_the_same_classes_is_scored_and_said_to_be_other(
     assert (found.rows, found.same_data) == (4, False)
 
 
-def test_split_that_is_not_there_is_refused(stripes: Path, tmp_path: Path, cpu: InEffect) -> None:
+def test_missing_split_is_rejected(stripes: Path, tmp_path: Path, cpu: InEffect) -> None:
     path = save_untrained(tmp_path / "best.ckpt", stripes)
     with pytest.raises(TrainerError, match="no rows in split 'test'; it has train, val"):
         evaluate_checkpoint(path, stripes, "test", ASKED, lambda decisions: None, lambda: None)
@@ -81,12 +82,12 @@ def test_split_that_is_not_there_is_refused(stripes: Path, tmp_path: Path, cpu: 
 @pytest.mark.parametrize(
     ("classes", "sentence"),
     [
-        (("down", "across", "plain"), "class 0 is 'down' there and 'across' here"),
-        (("across", "down"), "class 2 is None there and 'plain' here"),
-        (("across", "down", "plain", "more"), "class 3 is 'more' there and None here"),
+        (("down", "across", "plain"), "class 0 is 'down' in the checkpoint and 'across' in"),
+        (("across", "down"), "class 2 is None in the checkpoint and 'plain' in"),
+        (("across", "down", "plain", "more"), "class 3 is 'more' in the checkpoint and None in"),
     ],
 )
-def test_other_classes_are_refused(stripes: Path, classes: tuple[str, ...], sentence: str) -> None:
+def test_other_classes_are_rejected(stripes: Path, classes: tuple[str, ...], sentence: str) -> None:
     meta = Meta(RunConfig("x"), classes, "", PIXELS, 1, 1, None)
     with pytest.raises(ContractError, match=sentence):
         check_classes(meta, load_dataset(stripes), Path("best.ckpt"), stripes)

@@ -26,7 +26,7 @@ def write(path: Path, out: Path | None, model_format: str = "mindir") -> export.
     return export.export_checkpoint(path, model_format, out, 2, ASKED, lambda decisions: None)
 
 
-def test_mindir_gives_the_checkpoints_outputs_and_says_how_to_feed_it(untrained: Path, tmp_path: Path) -> None:
+def test_mindir_has_the_outputs_of_the_checkpoint_and_a_description(untrained: Path, tmp_path: Path) -> None:
     made = write(untrained, tmp_path / "my model.mindir")
     assert (made.input_shape, made.classes) == ((2, 3, 32, 32), 3)
     assert made.difference is not None
@@ -45,18 +45,20 @@ def test_mindir_gives_the_checkpoints_outputs_and_says_how_to_feed_it(untrained:
     np.testing.assert_allclose(found.asnumpy(), network(images).asnumpy(), atol=1e-5)
 
 
-def test_model_that_differs_is_not_kept(untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_with_other_outputs_is_not_written(
+    untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(export.CHECKS, "mindir", lambda file, images, expected: (0.5, "compared"))
     with pytest.raises(TrainerError, match=r"differs from .* by 0\.5 in a logit"):
         write(untrained, tmp_path / "m.mindir")
     assert os.listdir(tmp_path) == []
 
 
-def test_onnx_is_written_and_its_check_is_said(untrained: Path, tmp_path: Path) -> None:
+def test_onnx_is_written_and_its_check_reported(untrained: Path, tmp_path: Path) -> None:
     made = write(untrained, tmp_path / "m.onnx", "onnx")
     assert Path(made.file).stat().st_size > 100_000
     if made.difference is None:
-        assert made.note == "not checked: that takes pip install onnxruntime"
+        assert made.note == "not checked: needs pip install onnxruntime"
     else:
         assert made.difference < 1e-4
 
@@ -94,7 +96,7 @@ def test_resnet_is_written_as_onnx(cpu: InEffect, tmp_path: Path) -> None:
     assert made.difference is None or made.difference < 1e-4
 
 
-def test_air_is_for_ascend_and_said_to_be() -> None:
+def test_air_needs_ascend() -> None:
     check_export("air", "Ascend")
     with pytest.raises(TrainerError, match="AIR on Ascend only, and this is CPU: use --format mindir"):
         check_export("air", "CPU")
@@ -110,6 +112,6 @@ def test_operator_that_onnx_lacks_is_named(untrained: Path, tmp_path: Path, monk
         write(untrained, tmp_path / "m.onnx", "onnx")
 
 
-def test_folder_that_is_not_there_is_refused_before_anything_is_loaded(untrained: Path, tmp_path: Path) -> None:
+def test_missing_folder_is_rejected_before_anything_is_loaded(untrained: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="is not a folder; give --out"):
         write(untrained, tmp_path / "gone" / "m.mindir")

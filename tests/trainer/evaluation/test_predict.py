@@ -47,7 +47,7 @@ def test_sealed_rows_carry_their_label_and_agree_with_the_evaluation(stripes: Pa
     assert sum(row.best[0][0] == row.label for row in rows) == found.correct
 
 
-def test_broken_file_is_a_row_with_its_error_and_the_rest_goes_on(untrained: Path, tmp_path: Path) -> None:
+def test_broken_file_gives_a_row_with_its_error(untrained: Path, tmp_path: Path) -> None:
     good = picture(0, 0)
     for number in range(6):
         (tmp_path / f"{number}.jpg").write_bytes(good)
@@ -74,12 +74,12 @@ def test_folders_are_walked_in_order_without_hidden_files(tmp_path: Path) -> Non
     ]
 
 
-def test_inputs_that_are_not_there_or_mixed_or_empty_are_refused(stripes: Path, tmp_path: Path) -> None:
+def test_missing_mixed_or_empty_inputs_are_rejected(stripes: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="gone does not exist; give image files"):
         find_files([tmp_path / "gone"])
     with pytest.raises(TrainerError, match="no files in"):
         find_files([tmp_path])
-    with pytest.raises(TrainerError, match="is a sealed dataset: give it alone"):
+    with pytest.raises(TrainerError, match="is a sealed dataset: it must be the only INPUT"):
         is_sealed([tmp_path, stripes])
 
 
@@ -102,14 +102,14 @@ def test_csv_has_a_cell_for_each_class_and_score() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothere.png", "empty"])
-def test_refused_inputs_leave_nothing_on_stdout(name: str, untrained: Path, tmp_path: Path) -> None:
+def test_rejected_inputs_write_nothing_to_stdout(name: str, untrained: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(commands.cli, ["predict", str(untrained), str(tmp_path / name), "--device", "CPU"])
     assert isinstance(done.exception, TrainerError)
     assert done.stdout == ""
 
 
-def test_jsonl_has_an_object_a_line() -> None:
+def test_jsonl_has_one_object_per_line() -> None:
     stream = io.StringIO()
     write = jsonl_writer(stream, "key")
     for row in (ROWS[0], ROWS[1], Prediction("k", (("a", 1.0),), label="b")):
@@ -127,7 +127,7 @@ def test_large_photo_is_scored_by_the_recipe_of_the_checkpoint(untrained: Path, 
     assert (done, len(rows[0].best)) == (Predicted(1, 0), 3)
 
 
-def test_what_is_no_image_is_named_and_counted_apart(untrained: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_images_are_listed_and_counted_separately(untrained: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(picture(0, 0))
     texts = {
         "b.jpg": "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n",
@@ -147,7 +147,7 @@ def test_what_is_no_image_is_named_and_counted_apart(untrained: Path, tmp_path: 
     assert said["README"] == "not an image: text"
 
 
-def test_names_are_escaped_as_keys_are_and_a_line_is_a_row() -> None:
+def test_names_are_escaped_as_keys_so_that_a_row_is_one_line() -> None:
     name = os.fsdecode(b"a\xff\x1b[31m%FF\n\xe7\x8c\xab.jpg")
     for writer in (csv_writer, jsonl_writer):
         stream = io.StringIO(newline="")

@@ -11,7 +11,7 @@ from trainer.device.context import InEffect
 from trainer.feed import pipeline
 from trainer.feed.mixing import Mixer
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 LABELS = np.arange(6) % 3

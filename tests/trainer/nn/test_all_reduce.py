@@ -1,4 +1,4 @@
-"""What each rank reads: the order does not depend on ranks or workers, and evaluation reads each row once."""
+"""Rows of each rank: their order does not depend on ranks or workers, and evaluation reads each row once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ def by_rank(effect: InEffect, ranks: int) -> list[InEffect]:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_a_step_of_all_ranks_holds_the_rows_of_one_rank_with_the_whole_batch(
+def test_step_of_all_ranks_has_the_rows_of_one_rank_with_the_global_batch(
     ranks: int, stripes: Path, cpu: InEffect
 ) -> None:
     alone = steps_of(stripes, cpu, 8)
@@ -48,14 +48,14 @@ def test_order_does_not_depend_on_threads(threads: int, stripes: Path, cpu: InEf
 def test_ranks_have_equally_many_steps_without_a_repeated_row(
     ranks: int, batch_size: int, steps: int, stripes: Path, cpu: InEffect
 ) -> None:
-    """48 rows: a fifth is 9 or 10, so with batches of 5 a rank of 9 would be given one again to fill a second batch."""
+    """48 rows: a fifth is 9 or 10, so with batches of 5 a rank with 9 rows would get one row twice."""
     parts = [steps_of(stripes, effect, batch_size, epochs=1) for effect in by_rank(cpu, ranks)]
     assert [len(part) for part in parts] == [steps] * ranks
     read = [row for part in parts for step in part for row in step]
     assert len(set(read)) == len(read) == ranks * batch_size * steps
 
 
-def test_a_rank_whose_last_batch_was_dropped_goes_on_at_a_step(stripes: Path, cpu: InEffect) -> None:
+def test_rank_whose_last_batch_was_dropped_resumes_at_a_step(stripes: Path, cpu: InEffect) -> None:
     effect = replace(cpu, num_shards=5, shard_id=4)
     whole = steps_of(stripes, effect, 2)
     assert len(whole) == 8
@@ -77,7 +77,7 @@ def test_ranks_together_evaluate_each_row_once_in_stored_order(ranks: int, strip
     assert {len(part) for part in parts} <= {13 // ranks, 13 // ranks + 1}
 
 
-def test_keys_come_in_as_many_steps_as_the_batches_they_explain(stripes: Path, cpu: InEffect) -> None:
-    """48 rows on 5 ranks: one with 9 would be given a row again, and its keys run ahead of its batches from epoch 2."""
+def test_keys_have_as_many_steps_as_their_batches(stripes: Path, cpu: InEffect) -> None:
+    """48 rows on 5 ranks: a rank with 9 would get one row twice, so its keys would be ahead from epoch 2."""
     for effect in by_rank(cpu, 5):
         assert pipeline.train_keys(stripes, load_dataset(stripes), 5, effect).get_dataset_size() == 1

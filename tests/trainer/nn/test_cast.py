@@ -47,7 +47,7 @@ def run(network: nn.Cell, level: str, names: tuple[str, ...], effect: InEffect) 
 
 @pytest.mark.parametrize("level", ["O2", "O3"])
 @pytest.mark.parametrize("name", ["1", "Spy"], ids=["by path", "by class"])
-def test_named_cell_works_in_float32_among_lowered_ones(level: str, name: str, cpu: InEffect) -> None:
+def test_named_cell_runs_in_float32(level: str, name: str, cpu: InEffect) -> None:
     lowered, kept = Spy(), Spy()
     run(net(lowered), level, (), cpu)
     assert run(net(kept), level, (name,), cpu).dtype == mindspore.float32
@@ -55,7 +55,7 @@ def test_named_cell_works_in_float32_among_lowered_ones(level: str, name: str, c
 
 
 @pytest.mark.parametrize("level", ["O1", "O2", "O3", "auto"])
-def test_named_layer_gives_what_it_gives_in_float32(level: str, cpu: InEffect) -> None:
+def test_named_layer_has_its_float32_output(level: str, cpu: InEffect) -> None:
     def head(names: tuple[str, ...]) -> Any:
         mindspore.set_seed(3)
         layers = [nn.ReLU(), nn.Dense(4, 4, weight_init="normal", bias_init=0.123456789)]
@@ -70,9 +70,7 @@ def test_named_layer_gives_what_it_gives_in_float32(level: str, cpu: InEffect) -
 
 
 @pytest.mark.parametrize(("level", "expected"), [("O2", "Float32"), ("O3", "Float16")])
-def test_norm_layers_that_mindspore_does_not_list_stay_in_float32_but_at_o3(
-    level: str, expected: str, cpu: InEffect
-) -> None:
+def test_unlisted_norm_layers_stay_in_float32_except_at_o3(level: str, expected: str, cpu: InEffect) -> None:
     class SpyNorm(Spy):
         pass
 
@@ -81,8 +79,8 @@ def test_norm_layers_that_mindspore_does_not_list_stay_in_float32_but_at_o3(
     assert norm.made == [expected]
 
 
-def test_name_that_matches_nothing_is_refused_with_the_near_one(cpu: InEffect) -> None:
-    with pytest.raises(TrainerError, match="--keep-fp32 Dens names no cell of the model; did you mean 'Dense'"):
+def test_name_that_matches_nothing_is_rejected_with_a_suggestion(cpu: InEffect) -> None:
+    with pytest.raises(TrainerError, match="--keep-fp32 Dens matches no cell of the model; did you mean 'Dense'"):
         mixed(net(Spy()), decide_precision(RunConfig("d"), "CPU"), ("Dens",))
 
 

@@ -10,8 +10,8 @@ from mindspore import Tensor, amp, nn
 from mindspore.train import FixedLossScaleManager, Model
 
 from trainer.device.context import InEffect
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.step import StepOptions, TrainStep
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
 
 STEPS = 3
 
@@ -85,7 +85,7 @@ def compare(level: str, scale: float | None) -> None:
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
-def test_scale_that_overflows_leaves_weights_alone_is_counted_and_halved(mode: None) -> None:
+def test_overflow_skips_the_update_is_counted_and_halves_the_scale(mode: None) -> None:
     network = net()
     optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
     scaler = amp.DynamicLossScaler(2.0**120, 2, 1000)
@@ -134,7 +134,7 @@ def test_accumulated_batches_are_one_update_of_their_mean_gradient(mode: None) -
     assert not any(total.asnumpy().any() for total in thrice.sums)
 
 
-def test_overflow_in_one_of_the_accumulated_batches_leaves_the_update_out(cpu: InEffect) -> None:
+def test_overflow_in_one_accumulated_batch_skips_the_update(cpu: InEffect) -> None:
     step = trainer(StepOptions(accumulate=STEPS), amp.DynamicLossScaler(2.0, 2, 1000))
     before = weights(step.network)
     for number, (images, labels) in enumerate(batches()):
@@ -147,7 +147,7 @@ def test_overflow_in_one_of_the_accumulated_batches_leaves_the_update_out(cpu: I
 
 
 @pytest.mark.parametrize("bound", [1e-3, 1e3])
-def test_gradients_are_bounded_over_all_parameters_and_left_alone_below_the_bound(bound: float, cpu: InEffect) -> None:
+def test_gradient_norm_is_clipped_only_above_the_bound(bound: float, cpu: InEffect) -> None:
     free, clipped = trainer(StepOptions(), rate=1.0), trainer(StepOptions(clip_norm=bound), rate=1.0)
     before, batch = weights(free.network), next(batches())
     free(*batch)
@@ -158,7 +158,7 @@ def test_gradients_are_bounded_over_all_parameters_and_left_alone_below_the_boun
         np.testing.assert_allclose(before[name] - value, gradient[name] * min(1.0, bound / norm), rtol=1e-3, atol=1e-7)
 
 
-def test_averages_follow_the_weights_and_are_what_is_evaluated_and_kept(cpu: InEffect) -> None:
+def test_averages_follow_the_weights_and_are_evaluated_and_saved(cpu: InEffect) -> None:
     step = trainer(StepOptions(ema=0.5))
     expected = weights(step.network)
     for number, batch in enumerate(batches(), start=1):
@@ -190,7 +190,7 @@ def test_evaluating_the_averages_leaves_training_as_it_was(mode: None) -> None:
         np.testing.assert_array_equal(value, ends[1][name])
 
 
-def test_training_state_names_everything_once(cpu: InEffect) -> None:
+def test_training_state_has_each_parameter_once(cpu: InEffect) -> None:
     network = net()
     optimizer = nn.AdamWeightDecay(network.trainable_params(), [0.1, 0.2])
     options = StepOptions(accumulate=2, ema=0.9)

@@ -71,7 +71,7 @@ def test_what_limited_a_run_is_told_as_it_told_it(tmp_path: Path) -> None:
     found = outcome(read_run(run))
     assert (found.bound, found.data_wait) == ("feed", 0.6)
     assert found.limit is not None
-    assert found.limit.startswith("limit: the feed; 60% of the training time went by waiting for data")
+    assert found.limit.startswith("bottleneck: data feed; waited for data 60% of the time")
     (run / "result.json").write_text(json.dumps(result | {"data_wait": 0.6, "bound": ["other"]}))
     assert outcome(read_run(run)).bound is None
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.trainer.run_folders import CONFIG, epoch, lines, start, step, write_evaluation, write_run
 from trainer.errors import TrainerError
+from trainer.report.evaluated import read_picture
 from trainer.report.history import number, read_run, read_runs, series, short_names
 
 
@@ -48,7 +49,7 @@ def test_early_stop_and_lost_loss_are_told(tmp_path: Path) -> None:
     assert read_run(early).state == "complete, ended early after 3 of 4 epochs"
     lost = write_run(tmp_path / "lost", epochs=1, complete=False)
     (lost / "nonfinite.json").write_text(json.dumps({"what": "the loss is nan"}))
-    assert read_run(lost).state == "stopped by a loss that was lost, 1 of 4 epochs done"
+    assert read_run(lost).state == "stopped: loss became NaN or infinite, 1 of 4 epochs done"
 
 
 def test_steps_that_were_done_again_after_a_resume_count_once(tmp_path: Path) -> None:
@@ -122,6 +123,6 @@ def test_evaluations_are_read_and_damage_in_one_is_named(tmp_path: Path) -> None
     (run / "eval" / "test" / "report.json").write_text('{"classes": [], "confusion": []}')
     (found,) = read_run(run).evaluations
     assert (found.split, found.epoch, found.confusion.sum()) == ("val", 3, 20)
-    assert found.picture(0) == (run / "eval" / "val" / "worst" / "0001.jpg").read_bytes()
-    assert found.picture(99) is None
+    assert read_picture(run, "val", 0) == (run / "eval" / "val" / "worst" / "0001.jpg").read_bytes()
+    assert read_picture(run, "val", 99) is None
     assert list(missing(run)) == ["eval/test/report.json"]

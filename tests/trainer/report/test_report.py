@@ -17,6 +17,7 @@ from trainer.errors import TrainerError
 from trainer.report import contents
 from trainer.report.confusions import most_confused, shown
 from trainer.report.contents import write_page
+from trainer.report.evaluated import read_picture
 from trainer.report.history import read_run
 from trainer.report.page import printable
 from trainer.report.tables import count, duration, figure, share, starts
@@ -175,7 +176,7 @@ def test_most_confused_pairs_come_first_and_hits_are_none(run: Path) -> None:
 def test_pictures_are_left_out_where_the_page_is_full_or_they_are_gone(run: Path) -> None:
     (found,) = read_run(run).evaluations
     assert shown(0, read_run(run), found, 1 << 20).unpictured == 0
-    one = found.picture(0)
+    one = read_picture(run, "val", 0)
     assert one is not None
     assert shown(0, read_run(run), found, 2 * len(one)).unpictured == 3
     (run / "eval" / "val" / "worst" / "0002.jpg").unlink()

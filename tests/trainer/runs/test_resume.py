@@ -16,7 +16,7 @@ from trainer.cli.progress import Lines
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import Interrupted, TrainerError
-from trainer.nn.tasks.classification import Scores
+from trainer.nn.tasks.classification import ClassScores
 from trainer.runs import checkpoint, kill_points
 from trainer.runs.resume import find_run, finished
 from trainer.signals import StopSignals
@@ -208,7 +208,7 @@ def test_damaged_checkpoint_is_replaced_by_the_previous_one(stripes: Path, cpu: 
         (Path("mine") / name).write_bytes(b"x")
     stream = io.StringIO()
     loop.train(config, Lines(stream, 100), StopSignals())
-    assert "going on after step 8" in stream.getvalue()
+    assert "resuming after step 8" in stream.getvalue()
     assert "last.ckpt is damaged" in stream.getvalue()
 
 
@@ -216,7 +216,7 @@ def test_early_stopped_run_is_complete(stripes: Path, cpu: InEffect, monkeypatch
     config = replace(CONFIG, dataset=str(stripes), epochs=9, patience=2)
     scores = iter([0.5, 0.7, 0.7, 0.7])
     patch = monkeypatch.setattr
-    patch(loop, "_evaluate_val", lambda *_: Scores(10, int(10 * next(scores)), 1.0))
+    patch(loop, "_evaluate_val", lambda *_: ClassScores(10, 1.0, int(10 * next(scores))))
     result = train(config)
     assert (result.epochs, result.steps, result.best_epoch) == (4, 24, 4)
     Path("mine/result.json").unlink()

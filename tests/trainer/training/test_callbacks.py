@@ -13,31 +13,31 @@ from mindspore import Tensor
 
 from trainer.cli.progress import Lines
 from trainer.errors import TrainerError
-from trainer.nn.tasks.classification import Scores
+from trainer.nn.tasks.classification import ClassScores
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
-from trainer.training.callbacks import EpochCallback, Schedule, StepCallback, StepNumbers
+from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepCallback, StepNumbers
 from trainer.training.meter import Meter
 
 
 class Run:
     """A run of 3 epochs of 6 steps, called back as Model.train does it."""
 
-    def __init__(self, folder: Path, state: RunState | None = None, scaled: bool = False, **course: Any) -> None:
+    def __init__(self, folder: Path, state: RunState | None = None, scaled: bool = False, **schedule: Any) -> None:
         self.state = state or RunState()
         self.saved: list[tuple[int, bool]] = []
         self.stop = StopSignals()
         self.explained: list[tuple[int, int]] = []
-        self.course = Schedule(epochs=3, steps=6, rates=[0.1] * 18, **course)
+        self.schedule = Schedule(epochs=3, steps=6, rates=[0.1] * 18, **schedule)
         self.skipped = Tensor(np.int32(0))
         step: Any = SimpleNamespace(scaled=scaled, skipped=self.skipped, skipped_in_row=Tensor(np.int32(2)))
         meter, self.stream = Meter(4), io.StringIO()
-        rest = (meter, Lines(self.stream, 1), self.stop)
-        self.watch = StepCallback(self.course, self.state, step, *rest, self.save, self.explain)
+        active = ActiveRun(self.schedule, self.state, step, meter, Lines(self.stream, 1), self.stop)
+        self.on_step = StepCallback(active, self.save, self.explain)
         self.metrics = folder / "metrics.jsonl"
-        scores = lambda: Scores(10, 5, 1.0)  # noqa: E731
-        self.epoch_end = EpochCallback(self.course, self.state, step, *rest, self.metrics, scores, self.save)
-        self.numbers = StepNumbers(self.course, self.state, per_epoch=False)
+        scores = lambda: ClassScores(10, 1.0, 5)  # noqa: E731
+        self.on_epoch = EpochCallback(active, self.metrics, scores, self.save)
+        self.numbers = StepNumbers(self.schedule, self.state, per_epoch=False)
         self.stopping = False
 
     def save(self, best: bool = False) -> None:
@@ -56,17 +56,17 @@ class Run:
         context: Any = SimpleNamespace(original_args=lambda: params, request_stop=self.request_stop)
         self.numbers.on_train_begin(context)
         for sink in range(first, last + 1):
-            self.watch.on_train_epoch_begin(context)
+            self.on_step.on_train_epoch_begin(context)
             params.cur_step_num += size
             params.net_outputs = Tensor(np.float32((losses or {}).get(sink, 1.0)))
-            self.watch.on_train_step_begin(context)
-            self.watch.on_train_step_end(context)
-            self.epoch_end.on_train_epoch_end(context)
+            self.on_step.on_train_step_begin(context)
+            self.on_step.on_train_step_end(context)
+            self.on_epoch.on_train_epoch_end(context)
             if self.stopping:
                 return
 
 
-def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
+def test_epochs_are_distinguished_from_sinks(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.sinks(3, 1, 6)
     assert run.saved == [(6, True), (12, True), (18, True)]
@@ -75,7 +75,7 @@ def test_epochs_are_told_from_sinks(tmp_path: Path) -> None:
     assert run.stopping, "nothing is left to do"
 
 
-def test_every_line_has_the_share_of_waiting_once_a_step_was_timed(tmp_path: Path) -> None:
+def test_every_line_has_the_data_wait_after_the_first_timed_step(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.sinks(1, 1, 6)
     told = run.stream.getvalue().splitlines()
@@ -119,7 +119,7 @@ def test_signal_saves_once_where_the_sink_ends(sink: int, tmp_path: Path) -> Non
     assert run.state.evaluated is (sink == 1)
 
 
-def test_lost_loss_names_all_steps_of_the_sink(tmp_path: Path) -> None:
+def test_non_finite_loss_reports_all_steps_of_the_sink(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with pytest.raises(TrainerError, match="the loss is nan at step 6: the run diverged; the batch; try a lower --lr"):
         run.sinks(3, 1, 2, {2: float("nan")})
@@ -139,7 +139,7 @@ def test_overflow_under_a_fixed_scale_advises_a_lower_scale(tmp_path: Path) -> N
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
 
 
-def test_step_lines_tell_skipped_updates_and_the_best_so_far(tmp_path: Path) -> None:
+def test_step_lines_show_skipped_updates_and_the_best_accuracy(tmp_path: Path) -> None:
     run = Run(tmp_path, scaled=True)
     run.skipped.assign_value(Tensor(np.int32(4)))
     run.sinks(1, 1, 8)
@@ -149,18 +149,18 @@ def test_step_lines_tell_skipped_updates_and_the_best_so_far(tmp_path: Path) -> 
 
 
 def test_time_left_counts_training_and_evaluations_that_are_still_to_come() -> None:
-    course = Schedule(epochs=3, steps=10, rates=[0.1] * 30)
+    schedule = Schedule(epochs=3, steps=10, rates=[0.1] * 30)
     state = RunState(step=11, wait_s=2.0, work_s=8.0, timed_steps=10, last={"val_s": 4.0})
-    assert course.left_s(state, (9.0, 0.0, 1)) == pytest.approx(19 * 19 / 11 + 2 * 4.0)
-    assert course.left_s(state, (10.0, 10.0, 40)) == pytest.approx(19 * 0.5 + 2 * 4.0), "this epoch's speed alone"
-    assert course.left_s(RunState(step=10, last={"val_s": 4.0}), (0.0, 1.0, 1)) == pytest.approx(20 + 3 * 4.0)
-    assert course.left_s(RunState(step=1), (0.0, 0.0, 0)) is None
+    assert schedule.left_s(state, (9.0, 0.0, 1)) == pytest.approx(19 * 19 / 11 + 2 * 4.0)
+    assert schedule.left_s(state, (10.0, 10.0, 40)) == pytest.approx(19 * 0.5 + 2 * 4.0), "this epoch's speed alone"
+    assert schedule.left_s(RunState(step=10, last={"val_s": 4.0}), (0.0, 1.0, 1)) == pytest.approx(20 + 3 * 4.0)
+    assert schedule.left_s(RunState(step=1), (0.0, 0.0, 0)) is None
 
 
 def test_mindspore_counts_epochs_from_the_start_of_the_run_where_each_has_a_pipeline(tmp_path: Path) -> None:
     params: Any = SimpleNamespace(cur_step_num=0, cur_epoch_num=1)
     context: Any = SimpleNamespace(original_args=lambda: params)
-    numbers = StepNumbers(Run(tmp_path).course, RunState(step=13), per_epoch=True)
+    numbers = StepNumbers(Run(tmp_path).schedule, RunState(step=13), per_epoch=True)
     numbers.on_train_begin(context)
     numbers.on_train_epoch_begin(context)
     assert (params.cur_step_num, params.cur_epoch_num) == (13, 3)

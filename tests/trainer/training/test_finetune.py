@@ -16,10 +16,10 @@ from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
 from trainer.feed.recipes import Pixels
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.models import find_factory
-from trainer.nn.optimizer import OPTIMIZERS, begins, parameter_groups, parse_scales, rate_scale
+from trainer.nn.optimizer import OPTIMIZERS, has_prefix, parameter_groups, parse_scales, rate_scale
 from trainer.nn.step import TrainStep
-from trainer.nn.tasks.classification import SmoothedCrossEntropy
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals
@@ -53,24 +53,24 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     return {name for name in before if not np.array_equal(before[name], after[name])}
 
 
-def test_all_weights_are_taken_when_the_classes_are_as_many(tmp_path: Path, cpu: InEffect) -> None:
+def test_all_weights_are_loaded_for_the_same_number_of_classes(tmp_path: Path, cpu: InEffect) -> None:
     old, new = Net(5), Net(5)
     told = load_init(new, saved(tmp_path / "best.ckpt", old, 5), 5)
     assert changed(values(old), values(new)) == set()
     assert told == f"init: all 12 weights from {tmp_path / 'best.ckpt'}"
 
 
-def test_head_of_other_classes_stays_new_and_that_is_said(tmp_path: Path, cpu: InEffect) -> None:
+def test_head_for_other_classes_is_not_loaded_and_reported(tmp_path: Path, cpu: InEffect) -> None:
     old, new = Net(5), Net(3)
     saved(tmp_path / "best.ckpt", old, 5)
     head = new.head.weight.asnumpy().copy()
     told = load_init(new, tmp_path, 3)
-    assert told == f"init: 10 weights from {tmp_path / 'best.ckpt'}; head.weight, head.bias new: 5 classes there"
+    assert told == f"init: 10 weights from {tmp_path / 'best.ckpt'}; head.weight, head.bias not loaded: 5 classes there"
     assert {name for name in changed(values(old), values(new)) if not name.startswith("head.")} == set()
     np.testing.assert_array_equal(new.head.weight.asnumpy(), head)
 
 
-def test_weights_from_elsewhere_are_taken_too(tmp_path: Path, cpu: InEffect) -> None:
+def test_weights_from_other_programs_are_loaded(tmp_path: Path, cpu: InEffect) -> None:
     old, new = Net(5), Net(3)
     mindspore.save_checkpoint(old, str(tmp_path / "their.ckpt"))
     assert "10 weights" in load_init(new, tmp_path / "their.ckpt", 3)
@@ -84,7 +84,7 @@ def test_weights_from_elsewhere_are_taken_too(tmp_path: Path, cpu: InEffect) -> 
         (lambda: nn.SequentialCell([nn.Dense(2, 3)]), r"the model's 'stem\.0\.weight' is not in it \(and 13 more\)"),
     ],
 )
-def test_weights_of_another_model_are_refused_by_name_and_nothing_is_loaded(
+def test_weights_of_another_model_are_rejected_and_nothing_is_loaded(
     other: Callable[[], nn.Cell], sentence: str, tmp_path: Path, cpu: InEffect
 ) -> None:
     new = Net(3)
@@ -94,7 +94,7 @@ def test_weights_of_another_model_are_refused_by_name_and_nothing_is_loaded(
     assert changed(before, values(new)) == set()
 
 
-def test_weights_that_are_missing_or_damaged_are_refused(tmp_path: Path, cpu: InEffect) -> None:
+def test_missing_or_damaged_weights_are_rejected(tmp_path: Path, cpu: InEffect) -> None:
     with pytest.raises(TrainerError, match="neither a run folder nor a checkpoint"):
         load_init(Net(3), tmp_path / "none.ckpt", 3)
     (tmp_path / "bad.ckpt").write_bytes(b"junk")
@@ -127,15 +127,15 @@ def trained(network: nn.Cell, level: str = "O0", scales: tuple[str, ...] = (), s
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_frozen_part_keeps_weights_and_norm_statistics_while_the_rest_learns(level: str, mode: None) -> None:
     network = Net(3)
-    assert freeze(network, ["stem"]).startswith("freeze: 124 parameters stay, ")
+    assert freeze(network, ["stem"]).startswith("freeze: 124 parameters frozen, ")
     moved = trained(network, level)
     assert moved == {name for name in values(network) if not name.startswith("stem.")}
 
 
 def test_prefix_ends_at_a_dot() -> None:
-    assert begins("stages.1.bias", "stages.1")
-    assert begins("stages.1", "stages.1")
-    assert not begins("stages.12.bias", "stages.1")
+    assert has_prefix("stages.1.bias", "stages.1")
+    assert has_prefix("stages.1", "stages.1")
+    assert not has_prefix("stages.12.bias", "stages.1")
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_prefix_ends_at_a_dot() -> None:
     [
         (
             ["stm"],
-            "--freeze stm: no parameter begins so; the parts are head, stage, stem, and .* example stem.0.weight",
+            "--freeze stm: no parameter has this prefix; top-level prefixes are head, stage, stem, and .* stem.0",
         ),
-        (["stem", "stage", "head"], "leaves nothing to learn"),
+        (["stem", "stage", "head"], "leaves no trainable parameter"),
     ],
 )
-def test_prefix_that_names_nothing_or_all_is_refused(prefixes: list[str], sentence: str, cpu: InEffect) -> None:
+def test_prefix_that_matches_nothing_or_all_is_rejected(prefixes: list[str], sentence: str, cpu: InEffect) -> None:
     with pytest.raises(TrainerError, match=sentence):
         freeze(Net(3), prefixes)
 
@@ -180,18 +180,18 @@ def test_scaled_part_moves_by_its_factor(mode: None) -> None:
 
 
 @pytest.mark.parametrize("text", ["stem", "stem=", "=0.1", "stem=x", "stem=0", "stem=-1", "stem=inf", "stem=nan"])
-def test_scale_of_another_form_is_refused(text: str) -> None:
+def test_malformed_scale_is_rejected(text: str) -> None:
     with pytest.raises(TrainerError, match="expected PREFIX=FACTOR"):
         parse_scales([text])
 
 
-def test_scale_of_what_does_not_learn_is_refused(tmp_path: Path, cpu: InEffect) -> None:
+def test_scale_of_frozen_parameters_is_rejected(tmp_path: Path, cpu: InEffect) -> None:
     config = RunConfig("d", freeze=("stem",), lr_scale=("stem=0.1",))
-    with pytest.raises(TrainerError, match="--lr-scale stem: no parameter that learns begins so"):
+    with pytest.raises(TrainerError, match="--lr-scale stem: no trainable parameter has this prefix"):
         list(start_from(Net(3), config, tmp_path, 3, 32))
 
 
-def test_run_that_goes_on_does_not_ask_for_its_first_weights(tmp_path: Path, cpu: InEffect) -> None:
+def test_resumed_run_does_not_need_the_weights_of_init(tmp_path: Path, cpu: InEffect) -> None:
     config = RunConfig("d", init="gone", freeze=("stem",))
     assert [said.partition(":")[0] for said in start_from(Net(3), config, tmp_path, 3, 32, fresh=False)] == ["freeze"]
 
@@ -206,7 +206,7 @@ def test_run_starts_from_given_weights_with_a_part_frozen(
     config = RunConfig(str(stripes), out="second", device="CPU", workers=1, image_size=32, batch_size=8, epochs=1)
     tuned = replace(config, init="first", freeze=("stages.0",), lr_scale=("head=2",))
     loop.train(tuned, Lines(stream, 9), StopSignals())
-    assert "head.weight, head.bias new: 2 classes there" in stream.getvalue()
+    assert "head.weight, head.bias not loaded: 2 classes there" in stream.getvalue()
     first, _ = checkpoint.load(tmp_path / "first" / "best.ckpt")
     second, _ = checkpoint.load(tmp_path / "second" / "last.ckpt")
     moved = {name for name in first if not np.array_equal(first[name].asnumpy(), second[name].asnumpy())}

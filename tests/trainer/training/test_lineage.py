@@ -14,7 +14,7 @@ from trainer.feed.mixing import scaled
 from trainer.feed.pipeline import rows_of, train_batches
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.training import lineage
-from trainer.training.lineage import foreign_label
+from trainer.training.lineage import invalid_label
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def pictures(plan: RunPlan) -> dict[bytes, str]:
     return {image.tobytes(): str(key) for image, key in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)}
 
 
-def test_keys_are_those_of_the_very_batch_in_any_epoch(plan: RunPlan) -> None:
+def test_keys_are_those_of_the_batch_in_any_epoch(plan: RunPlan) -> None:
     known = pictures(plan)
     batches = train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, 8, plan.effect)
     iterator = batches.create_tuple_iterator(num_epochs=3, output_numpy=True)
@@ -48,22 +48,22 @@ def test_keys_are_those_of_the_very_batch_in_any_epoch(plan: RunPlan) -> None:
 
 
 @pytest.mark.parametrize("sunk", [False, True])
-def test_report_names_every_image_and_the_range(sunk: bool, plan: RunPlan, tmp_path: Path) -> None:
+def test_report_lists_every_image_and_the_value_range(sunk: bool, plan: RunPlan, tmp_path: Path) -> None:
     batch = Tensor(np.array([[1.0, np.nan], [-2.0, np.inf]], np.float32))
-    told = lineage.write_report(tmp_path, plan, "lost", (9, 9), () if sunk else (batch,))
+    told = lineage.write_nonfinite(tmp_path, plan, "lost", (9, 9), () if sunk else (batch,))
     report = json.loads((tmp_path / "nonfinite.json").read_text())
     assert [(image["key"], image["label"]) for image in report["images"]] == lineage.batch_rows(plan, 9, 9)[0]
     assert report["images"][0]["step"] == 9
     inputs = report["inputs"]
-    assert inputs.startswith("inputs from -") if sunk else inputs == "inputs from -2 to 1 and 2 that are not finite"
-    assert f"and 5 more, all of them in {tmp_path / 'nonfinite.json'}" in told
+    assert inputs.startswith("inputs from -") if sunk else inputs == "inputs from -2 to 1 and 2 non-finite values"
+    assert f"and 5 more; all are listed in {tmp_path / 'nonfinite.json'}" in told
 
 
-def test_a_label_in_the_rows_that_the_index_does_not_hold_is_found_after_a_failed_step(
+def test_label_that_differs_from_the_index_is_found_after_a_failed_step(
     stripes: Path, tmp_path: Path, cpu: object
 ) -> None:
     folder = forge(stripes, tmp_path / "forged", DATA["raw_label_is_large"])
     plan = plan_run(RunConfig(str(folder), device="CPU", workers=1, batch_size=8), this_machine("CPU"))
-    found = [said for step in range(plan.steps) if (said := foreign_label(plan, step))]
+    found = [said for step in range(plan.steps) if (said := invalid_label(plan, step))]
     assert len(found) == 1
-    assert "train/0.jpg holds the label 99" in found[0]
+    assert "train/0.jpg has the label 99" in found[0]

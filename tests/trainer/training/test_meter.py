@@ -45,17 +45,17 @@ def test_resumed_epoch_is_measured_as_one() -> None:
         first.step_begin(begin)
         first.step_end(end, loss)
     second.epoch_begin(100.0)
-    second.go_on(first.measured())
+    second.resume(first.measured())
     second.step_begin(101.0)
     second.step_end(102.0, loss=1.0)
     assert (second.steps, second.loss, second.elapsed_s) == (3, 3.0, 8.0)
     assert second.data_wait == first.data_wait, "the first step of a process compiles"
 
 
-def test_nothing_measured_is_nothing_to_go_on_from() -> None:
+def test_meter_without_steps_has_no_measurements() -> None:
     meter = Meter(batch_size=1)
     assert meter.measured() == {}
-    meter.go_on({})
+    meter.resume({})
     assert meter.steps == 0
 
 
@@ -67,7 +67,7 @@ def test_times_of_an_epoch_leave_out_its_first_step_of_all() -> None:
     assert meter.times == (3.0, 4.0, 2)
 
 
-def test_waiting_of_a_device_that_fetches_its_own_batches_is_not_seen() -> None:
+def test_data_wait_is_not_measured_with_data_sinking() -> None:
     meter = Meter(batch_size=4, sunk=True)
     for now in (0.0, 1.0, 2.0):
         meter.step_begin(now)

@@ -1,5 +1,7 @@
-"""The models by name; `mindcv:NAME` is one of that package, any other is `module:factory`, a function of the user's
-that takes num_classes=N and, if it wants, image_size=S.
+"""The built-in models by name.
+
+`mindcv:NAME` is a model of the package mindcv. Any other name is `module:factory`, a function of the user that takes
+num_classes=N and optionally image_size=S.
 """
 
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 from trainer.config import find_function, is_own
 from trainer.errors import WrongUsage, nearest
 
-# name -> where its factory is. Imported at first use, since a model imports MindSpore.
+# name -> module:factory. Imported at first use, because models import MindSpore.
 MODELS = {
     "tiny": "trainer.nn.models.tiny:tiny",
     "resnet18": "trainer.nn.models.resnet:resnet18",
@@ -25,15 +27,15 @@ MINDCV = "mindcv:"
 
 
 def check_model_name(name: str) -> None:
-    """Raise TrainerError unless `name` is in the table or has the form `module:factory`. Imports nothing."""
+    """Raise WrongUsage unless `name` is in the table or has the form `module:factory`. Imports nothing."""
     if name not in MODELS and not is_own(name):
         raise WrongUsage(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
 
 
 def find_factory(name: str, folder: Path) -> Callable[..., Any]:
-    """The function that makes the model `name`; a user's module is looked for in `folder` too.
+    """Return the factory of the model `name`; a user's module is also searched for in `folder`.
 
-    Raises TrainerError when there is no such module or function; an error inside the module keeps its traceback.
+    Raises TrainerError if there is no such module or function; an error inside the module keeps its traceback.
     """
     check_model_name(name)
     if name.startswith(MINDCV):

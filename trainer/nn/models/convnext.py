@@ -5,7 +5,7 @@ from mindspore.common.initializer import TruncatedNormal, initializer
 
 WIDTHS = (96, 192, 384, 768)
 DEPTHS = (3, 3, 9, 3)
-FIRST_SCALE = 1e-6  # each block begins as nearly nothing beside its shortcut
+FIRST_SCALE = 1e-6  # so that each block is initially close to its shortcut
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int, group: int = 1) -> nn.Conv2d:
@@ -21,19 +21,19 @@ def _dense(inputs: int, outputs: int) -> nn.Dense:
 
 
 class ChannelNorm(nn.Cell):  # type: ignore[misc]
-    """LayerNorm over the channels of each pixel: (N, channels, H, W) -> the same."""
+    """LayerNorm over the channels of each pixel: (N, channels, H, W) -> same."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm((channels,), epsilon=1e-6)
 
     def construct(self, features: Tensor) -> Tensor:
-        """The normalised features."""
+        """Return the normalised features."""
         return self.norm(features.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    """7x7 filter a channel, LayerNorm, two dense layers a pixel, scaled beside a shortcut: (N, width, H, W) -> same."""
+    """7x7 depthwise filter, LayerNorm and two dense layers per pixel, with a shortcut: (N, width, H, W) -> same."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Block(nn.Cell):  # type: ignore[misc]
         self.gamma = Parameter(initializer(FIRST_SCALE, (width,)))
 
     def construct(self, features: Tensor) -> Tensor:
-        """The block's output."""
+        """Return the block's output."""
         pixels = self.norm(self.filter(features).transpose(0, 2, 3, 1))
         pixels = self.narrow(ops.gelu(self.widen(pixels)))
         pixels = pixels * ops.cast(self.gamma, pixels.dtype)
@@ -52,10 +52,10 @@ class Block(nn.Cell):  # type: ignore[misc]
 
 
 class ConvNeXt(nn.Cell):  # type: ignore[misc]
-    """Stem of 4x4 patches, four stages of blocks with a halving between, global average, LayerNorm, one dense layer.
+    """Stem of 4x4 patches, four stages of blocks with downsampling between, global average, LayerNorm, dense layer.
 
-    Without the stochastic depth of the paper, whose random state cannot be restored, so that a run which was resumed
-    would be another. Input float32 (N, 3, S, S), S >= 32, made for 224; output logits float32 (N, num_classes).
+    Without the stochastic depth of the paper, whose random state cannot be restored in a resume. Input float32
+    (N, 3, S, S), S >= 32, designed for 224; output logits float32 (N, num_classes).
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -71,7 +71,7 @@ class ConvNeXt(nn.Cell):  # type: ignore[misc]
         self.head = _dense(WIDTHS[-1], num_classes)
 
     def construct(self, images: Tensor) -> Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         return self.head(self.norm(self.stages(self.stem(images)).mean((2, 3))))
 
 

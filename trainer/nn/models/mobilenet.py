@@ -10,7 +10,7 @@ FEATURES, HIDDEN = 960, 1280  # widths before and after the first dense layer
 
 @dataclass(frozen=True)
 class Block:
-    """One row of the paper's table: kernel, width inside, width out, squeeze-and-excite, hard swish or ReLU, stride."""
+    """One row of the paper's table; `swish` selects hard swish, otherwise ReLU."""
 
     kernel: int
     inner: int
@@ -48,13 +48,13 @@ def _layer(inputs: int, outputs: int, kernel: int, stride: int = 1, group: int =
 
 
 def _squeezed(channels: int) -> int:
-    """A quarter of the channels, as the nearest multiple of 8 that is not more than a tenth less."""
+    """Return a quarter of the channels, rounded to a multiple of 8 that is at most a tenth less."""
     nearest = max(8, (channels // 4 + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * (channels // 4) else nearest + 8
 
 
 class Squeeze(nn.Cell):  # type: ignore[misc]
-    """Weighs each channel by what all of them are on average: (N, channels, H, W) -> the same."""
+    """Squeeze-and-excite: (N, channels, H, W) -> same."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class Squeeze(nn.Cell):  # type: ignore[misc]
         self.gate = nn.HSigmoid()
 
     def construct(self, features: Tensor) -> Tensor:
-        """The weighed features."""
+        """Return the weighted features."""
         return features * self.gate(self.weigh(features.mean((2, 3), keep_dims=True)))
 
 
 class Inverted(nn.Cell):  # type: ignore[misc]
-    """Widen by 1x1, filter each channel, narrow by 1x1; beside it a shortcut where nothing changes in shape."""
+    """Inverted residual: widen by 1x1, depthwise filter, narrow by 1x1; a shortcut if the shape stays the same."""
 
     def __init__(self, inputs: int, block: Block) -> None:
         super().__init__()
@@ -85,15 +85,15 @@ class Inverted(nn.Cell):  # type: ignore[misc]
         self.shortcut = block.stride == 1 and inputs == block.outputs
 
     def construct(self, features: Tensor) -> Tensor:
-        """The block's output: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
+        """Return the block's output: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
         return features + self.layers(features) if self.shortcut else self.layers(features)
 
 
 class MobileNetV3(nn.Cell):  # type: ignore[misc]
-    """Stem, fifteen inverted blocks, global average, two dense layers; without the dropout of the paper, whose random
-    state cannot be restored, so that a run which was resumed would be another.
+    """Stem, fifteen inverted blocks, global average, two dense layers.
 
-    Input float32 (N, 3, S, S), made for S = 224; output logits float32 (N, num_classes).
+    Without the dropout of the paper, whose random state cannot be restored in a resume. Input float32 (N, 3, S, S),
+    designed for S = 224; output logits float32 (N, num_classes).
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -106,7 +106,7 @@ class MobileNetV3(nn.Cell):  # type: ignore[misc]
         self.head = nn.Dense(HIDDEN, num_classes, weight_init=Normal(0.01))
 
     def construct(self, images: Tensor) -> Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         return self.head(self.hidden(self.features(self.stages(self.stem(images))).mean((2, 3))))
 
 

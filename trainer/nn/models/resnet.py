@@ -12,7 +12,7 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 
 
 class Residual(nn.Cell):  # type: ignore[misc]
-    """`convolutions` beside a shortcut, then ReLU: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
+    """`convolutions` plus a shortcut, then ReLU: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
 
     def __init__(self, convolutions: nn.SequentialCell, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Residual(nn.Cell):  # type: ignore[misc]
         self.relu = nn.ReLU()
 
     def construct(self, features: Tensor) -> Tensor:
-        """The block's output."""
+        """Return the block's output."""
         shortcut = self.shortcut(features) if self.project else features
         return self.relu(self.convolutions(features) + shortcut)
 
@@ -44,7 +44,7 @@ def _bottleneck(inputs: int, width: int, stride: int) -> Residual:
 class ResNet(nn.Cell):  # type: ignore[misc]
     """Stem, four stages of residual blocks, global average, one dense layer.
 
-    Input float32 (N, 3, S, S), made for S = 224; output logits float32 (N, num_classes).
+    Input float32 (N, 3, S, S), designed for S = 224; output logits float32 (N, num_classes).
     """
 
     def __init__(self, blocks: tuple[int, int, int, int], bottleneck: bool, num_classes: int) -> None:
@@ -62,7 +62,7 @@ class ResNet(nn.Cell):  # type: ignore[misc]
         self.head = nn.Dense(inputs, num_classes)
 
     def construct(self, images: Tensor) -> Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         return self.head(self.stages(self.stem(images)).mean((2, 3)))
 
 

@@ -1,18 +1,17 @@
-"""A small convolutional net for images of 32 to 96 px: learns a thousand images in about a minute on two CPU cores."""
+"""A small convolutional network for images of 32 to 96 pixels: trains on 1,000 images in a minute on two CPU cores."""
 
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import HeNormal
 
 WIDTHS = (24, 48, 96)
-FLAT = 1e-3  # keeps an image of one colour from dividing by zero
+FLAT = 1e-3  # avoids division by zero for an image of one colour
 
 
 class Tiny(nn.Cell):  # type: ignore[misc]
-    """Three stages of two 3x3 convolutions with BatchNorm, the first of stride 2; global maximum; one dense layer.
+    """Three stages of two 3x3 convolutions with BatchNorm, the first with stride 2; global maximum; dense layer.
 
-    Each image is first centred on its own mean colour and scaled to its own contrast, so that few images suffice to
-    learn shapes of any colour, and the maximum finds a shape wherever it lies: ten epochs of 1,000 drawn shapes gave
-    72 % without the first, 79 % with an average for the second, 97 % with both (on a sibling net).
+    Each image is first normalised by its own mean colour and contrast. Ten epochs on 1,000 drawn shapes gave 97 %
+    accuracy, 72 % without this normalisation, and 79 % with a global average (measured on a similar network).
 
     Input float32 (N, 3, S, S), S >= 16; output logits float32 (N, num_classes).
     """
@@ -20,12 +19,12 @@ class Tiny(nn.Cell):  # type: ignore[misc]
     def __init__(self, num_classes: int) -> None:
         super().__init__()
         inputs = (3, *WIDTHS[:-1])
-        self.flat = FLAT  # an attribute, since MindSpore's O1 rewrites the code without its module's globals
+        self.flat = FLAT  # an attribute, because MindSpore's O1 rewrites this code without the module's globals
         self.stages = nn.SequentialCell([_stage(i, o) for i, o in zip(inputs, WIDTHS, strict=True)])
         self.head = nn.Dense(WIDTHS[-1], num_classes)
 
     def construct(self, images: Tensor) -> Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         centred = images - images.mean((2, 3), keep_dims=True)
         contrast = ops.sqrt((centred * centred).mean((1, 2, 3), keep_dims=True) + self.flat)
         return self.head(ops.amax(self.stages(centred / contrast), (2, 3)))

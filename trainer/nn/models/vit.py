@@ -14,30 +14,30 @@ def _dense(inputs: int, outputs: int) -> nn.Dense:
 
 
 class Attention(nn.Cell):  # type: ignore[misc]
-    """Self-attention of `heads` heads: (N, tokens, width) -> the same."""
+    """Self-attention with `heads` heads: (N, tokens, width) -> same."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.width = width
         self.heads = heads
-        self.part = width // heads
-        self.scale = self.part**-0.5
+        self.head_width = width // heads
+        self.scale = self.head_width**-0.5
         self.float32 = mstype.float32
         self.qkv = _dense(width, 3 * width)
         self.out = _dense(width, width)
 
     def construct(self, tokens: Tensor) -> Tensor:
-        """What each token gathers from all."""
+        """Return the attention output of each token."""
         batch, count, _ = tokens.shape
-        qkv = self.qkv(tokens).reshape(batch, count, 3, self.heads, self.part).transpose(2, 0, 3, 1, 4)
+        qkv = self.qkv(tokens).reshape(batch, count, 3, self.heads, self.head_width).transpose(2, 0, 3, 1, 4)
         scores = ops.matmul(qkv[0] * self.scale, qkv[1].transpose(0, 1, 3, 2))
-        # In float32: the sum over tokens of a float16 softmax loses the small ones.
+        # In float32: a float16 softmax over many tokens loses small values.
         shares = ops.cast(ops.softmax(ops.cast(scores, self.float32), -1), scores.dtype)
         return self.out(ops.matmul(shares, qkv[2]).transpose(0, 2, 1, 3).reshape(batch, count, self.width))
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    """Attention and two dense layers, each after a LayerNorm and beside a shortcut: (N, tokens, width) -> the same."""
+    """Attention and two dense layers, each after a LayerNorm and with a shortcut: (N, tokens, width) -> same."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -48,15 +48,15 @@ class Block(nn.Cell):  # type: ignore[misc]
         self.narrow = _dense(4 * width, width)
 
     def construct(self, tokens: Tensor) -> Tensor:
-        """The block's output."""
+        """Return the block's output."""
         tokens = tokens + self.attention(self.norm1(tokens))
         return tokens + self.narrow(ops.gelu(self.widen(self.norm2(tokens))))
 
 
 class VisionTransformer(nn.Cell):  # type: ignore[misc]
-    """Patches as tokens with a class token before them and a learnt position added; blocks; a dense layer on the first.
+    """Class token and patch tokens with learned positions, blocks, and a dense layer on the class token.
 
-    Input float32 (N, 3, S, S) of exactly the S it was made for, since each patch has its own position; output logits
+    Input float32 (N, 3, S, S) with S equal to `image_size`, because each patch has its own position; output logits
     float32 (N, num_classes).
     """
 
@@ -73,7 +73,7 @@ class VisionTransformer(nn.Cell):  # type: ignore[misc]
         self.head = _dense(WIDTH, num_classes)
 
     def construct(self, images: Tensor) -> Tensor:
-        """Logits of a batch."""
+        """Return the logits of a batch."""
         patches = self.patches(images)
         batch = patches.shape[0]
         patches = patches.reshape(batch, self.width, -1).transpose(0, 2, 1)
@@ -83,8 +83,9 @@ class VisionTransformer(nn.Cell):  # type: ignore[misc]
 
 
 def vit_small(num_classes: int, image_size: int) -> VisionTransformer:
-    """ViT-S/16: 22,050,664 trainable parameters at 1000 classes and 224 pixels. Raises TrainerError for a size that
-    does not divide into patches.
+    """ViT-S/16: 22,050,664 trainable parameters at 1000 classes and 224 pixels.
+
+    Raises TrainerError if the patches do not cover `image_size`.
     """
     if image_size % PATCH:
         near = max(PATCH, round(image_size / PATCH) * PATCH)

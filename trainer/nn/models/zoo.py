@@ -1,4 +1,4 @@
-"""The models of the package mindcv, when it is installed."""
+"""The models of the package mindcv, if it is installed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ from trainer.errors import TrainerError, WrongUsage, nearest
 
 
 def mindcv_factory(name: str) -> Callable[..., Any]:
-    """A function of num_classes=N that makes mindcv's model `name`, untrained.
+    """Return a factory of mindcv's model `name`, untrained, that takes num_classes=N.
 
-    Raises TrainerError when mindcv is missing, does not load with this MindSpore, or has no such model.
+    Raises TrainerError if mindcv is missing, does not load with this MindSpore, or has no such model.
     """
     try:
         import mindcv
@@ -21,7 +21,7 @@ def mindcv_factory(name: str) -> Callable[..., Any]:
         raise TrainerError(f"mindcv does not load with this MindSpore ({error}); try: pip install -U mindcv") from error
     known = set(mindcv.list_models())
     if name not in known:
-        raise WrongUsage(f"mindcv has no model '{name}'; {_near(name, known)}")
+        raise WrongUsage(f"mindcv has no model '{name}'; {_suggestion(name, known)}")
 
     def factory(num_classes: int) -> Any:
         return mindcv.create_model(name, num_classes=num_classes)
@@ -29,7 +29,9 @@ def mindcv_factory(name: str) -> Callable[..., Any]:
     return factory
 
 
-def _near(name: str, known: set[str]) -> str:
-    # It has hundreds: those that begin alike are shown.
-    alike = {one for one in known if one[:4] == name[:4]}
-    return nearest(name, alike) if alike else "list them with: python -c 'import mindcv; print(mindcv.list_models())'"
+def _suggestion(name: str, known: set[str]) -> str:
+    # mindcv has hundreds of models: suggest only those with the same first letters.
+    similar = {model for model in known if model[:4] == name[:4]}
+    return (
+        nearest(name, similar) if similar else "list them with: python -c 'import mindcv; print(mindcv.list_models())'"
+    )

@@ -1,1 +1,18 @@
-"""One file per record kind: loss, scores, metrics."""
+"""The training task of each record kind."""
+
+import importlib
+
+from schemas.errors import ContractError
+from trainer.nn.tasks.task import Task
+
+# record kind -> module:object of its Task. Imported at first use.
+TASKS = {"classification": "trainer.nn.tasks.classification:TASK"}
+
+
+def find_task(kind: str) -> Task:
+    """Return the task of a record kind, without importing MindSpore. Raise ContractError if there is none."""
+    if kind not in TASKS:
+        raise ContractError(f"records of kind '{kind}' cannot be trained on; supported kinds: {', '.join(TASKS)}")
+    module, _, name = TASKS[kind].partition(":")
+    task: Task = getattr(importlib.import_module(module), name)
+    return task

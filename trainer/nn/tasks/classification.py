@@ -1,52 +1,74 @@
-"""What is minimised and what is counted, for classification."""
+"""Classification: cross-entropy loss and accuracy."""
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from mindspore import Tensor, nn, ops
-from mindspore import dtype as mstype
-from numpy.typing import NDArray
+from schemas.counting import many
+from schemas.dataset import Dataset
+from schemas.errors import ContractError
+from trainer.config import RunConfig
+from trainer.feed.integrity import check_labels
+from trainer.nn.tasks.task import Scores, Task
 
-
-class SmoothedCrossEntropy(nn.Cell):  # type: ignore[misc]
-    """Mean cross entropy of logits (N, classes) of any float type, in float32, against int32 labels (N,)."""
-
-    def __init__(self, label_smoothing: float) -> None:
-        super().__init__()
-        self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
-
-    def construct(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a float32 scalar."""
-        return self.loss(ops.cast(logits, mstype.float32), labels)
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Sums over rows, so that parts of any size add up exactly. `loss` is without label smoothing."""
+class ClassScores(Scores):
+    """Sums over classified rows; `loss` is the cross entropy in nats, without label smoothing."""
 
-    rows: int = 0
     correct: int = 0
-    loss_sum: float = 0.0
-
-    def __add__(self, other: "Scores") -> "Scores":
-        return Scores(self.rows + other.rows, self.correct + other.correct, self.loss_sum + other.loss_sum)
 
     @property
-    def accuracy(self) -> float:
-        """Share of rows whose highest logit is their label."""
+    def headline(self) -> float:
+        """Accuracy: the share of rows whose highest logit is their label."""
         return self.correct / self.rows
 
-    @property
-    def loss(self) -> float:
-        """Mean cross entropy a row, in nats."""
-        return self.loss_sum / self.rows
 
+def log_softmax(logits: "NDArray[Any]") -> "NDArray[np.float64]":
+    """Return the log probabilities of logits (N, classes), in float64."""
+    import numpy as np
 
-def score(logits: NDArray[Any], labels: NDArray[np.int32]) -> Scores:
-    """Score logits (N, classes) against labels (N,)."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(wide).sum(axis=1))
-    losses = log_sum - wide[np.arange(len(labels)), labels]
-    return Scores(len(labels), int((wide.argmax(axis=1) == labels).sum()), float(losses.sum()))
+    log_probabilities: NDArray[np.float64] = wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
+    return log_probabilities
+
+
+def cross_entropy(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> "NDArray[np.float64]":
+    """Return the cross entropy (N,) in nats of logits (N, classes) against labels (N,)."""
+    import numpy as np
+
+    losses: NDArray[np.float64] = -log_softmax(logits)[np.arange(len(labels)), labels]
+    return losses
+
+
+def score(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> ClassScores:
+    """Score logits (N, classes) against labels (N,)."""
+    correct = int((logits.argmax(axis=1) == labels).sum())
+    return ClassScores(len(labels), float(cross_entropy(logits, labels).sum()), correct)
+
+
+def _loss(config: RunConfig) -> object:
+    from trainer.nn.cross_entropy import SmoothedCrossEntropy
+
+    return SmoothedCrossEntropy(config.label_smoothing)
+
+
+def _check_dataset(folder: Path, dataset: Dataset) -> None:
+    if len(dataset.classes) < 2:
+        raise ContractError(f"{folder} has {many(len(dataset.classes), 'class', 'classes')}; a classifier needs two")
+
+
+TASK = Task(
+    outputs=len,
+    loss=_loss,
+    score=score,
+    no_scores=ClassScores(),
+    check_dataset=_check_dataset,
+    check_labels=check_labels,
+    classifies=True,
+)

@@ -69,7 +69,7 @@ def build(model: str, classes: int = 10) -> Any:
     ("model", "names"),
     [("resnet18", resnet18_names()), ("mobilenet_v3", mobilenet_names()), ("convnext_tiny", convnext_names())],
 )
-def test_every_name_of_mindcvs_has_its_own_place(
+def test_every_mindcv_name_maps_to_another_name(
     model: str, names: list[str], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed = from_mindcv(model, names)
@@ -77,30 +77,30 @@ def test_every_name_of_mindcvs_has_its_own_place(
     assert sorted(renamed.values()) == sorted(parameter.name for parameter in build(model).get_parameters())
 
 
-def test_names_of_others_are_left_alone() -> None:
+def test_unknown_names_are_not_renamed() -> None:
     assert from_mindcv("tiny", resnet18_names()) == {}
     assert from_mindcv("vit_small", ["blocks.0.attn.qkv.weight"]) == {}
     assert from_mindcv("resnet18", ["stem.0.weight", "head.bias"]) == {}
     assert from_mindcv("resnet18", ["layer1.0.conv1.weight", "extra"])["extra"] == "extra"
 
 
-def test_checkpoint_with_mindcvs_names_is_loaded_and_another_size_or_model_refused(
-    cpu: InEffect, tmp_path: Path
-) -> None:
+def test_mindcv_checkpoint_is_loaded_and_another_size_or_model_rejected(cpu: InEffect, tmp_path: Path) -> None:
     old, new = build("resnet18"), build("resnet18")
     ours = {parameter.name: parameter for parameter in old.get_parameters()}
     theirs = {name: ours[own] for name, own in from_mindcv("resnet18", resnet18_names()).items()}
     path = tmp_path / "resnet18-1e65cd21.ckpt"
     mindspore.save_checkpoint([{"name": name, "data": weight} for name, weight in theirs.items()], str(path))
-    with pytest.raises(TrainerError, match=r"pads images of 64 pixels in another way .* use --image-size 65, where"):
+    with pytest.raises(TrainerError, match=r"pads images of 64 pixels differently .* use --image-size 65, where"):
         load_init(new, path, 10, "resnet18", 64)
-    assert load_init(new, path, 10, "resnet18", 65) == f"init: all 102 weights from {path}, MindCV's renamed"
+    assert load_init(new, path, 10, "resnet18", 65) == f"init: all 102 weights from {path}, renamed from MindCV"
     for own in new.get_parameters():
         np.testing.assert_array_equal(own.asnumpy(), ours[own.name].asnumpy())
-    assert "head.weight, head.bias new: 10 classes there" in load_init(build("resnet18", 3), path, 3, "resnet18", 65)
+    assert "head.weight, head.bias not loaded: 10 classes there" in load_init(
+        build("resnet18", 3), path, 3, "resnet18", 65
+    )
 
 
-def test_sizes_at_which_mindcvs_models_compute_the_same() -> None:
+def test_sizes_at_which_mindcv_models_agree() -> None:
     assert [agreeing_size("resnet50", size) for size in (64, 65, 66, 67, 224)] == [65, 65, 66, 69, 225]
     assert [agreeing_size("mobilenet_v3", size) for size in (96, 97, 98, 99, 224)] == [97, 97, 98, 129, 225]
     assert [agreeing_size("convnext_tiny", size) for size in (64, 65, 224)] == [64, 96, 224]
@@ -129,7 +129,9 @@ def test_smaller_epsilon_is_folded_into_gamma() -> None:
         ("convnext_tiny", "convnext_tiny", 64),
     ],
 )
-def test_outputs_are_those_of_mindcvs_model(model: str, theirs: str, side: int, cpu: InEffect, tmp_path: Path) -> None:
+def test_outputs_equal_those_of_the_mindcv_model(
+    model: str, theirs: str, side: int, cpu: InEffect, tmp_path: Path
+) -> None:
     mindcv = pytest.importorskip("mindcv")
     network, draw = mindcv.create_model(theirs, num_classes=10), np.random.default_rng(1)
     for parameter in network.get_parameters():  # as if trained: no statistics are as they were initialised

@@ -64,7 +64,7 @@ def unfilled(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(getattr(initializer, one), "_initialize", lambda self, array: array.fill(0))
 
 
-def test_every_model_but_tiny_is_held_to_a_published_figure() -> None:
+def test_every_model_except_tiny_has_a_published_figure() -> None:
     assert PUBLISHED.keys() == MODELS.keys() - {"tiny"}
 
 
@@ -92,7 +92,7 @@ def test_models_have_the_published_number_of_parameters(
         ("vit_small", 32),
     ],
 )
-def test_models_give_one_logit_a_class(name: str, side: int, tmp_path: Path, cpu: InEffect, unfilled: None) -> None:
+def test_models_return_one_logit_per_class(name: str, side: int, tmp_path: Path, cpu: InEffect, unfilled: None) -> None:
     import mindspore
 
     network = build_network(name, tmp_path, 7, side, cpu).set_train(False)
@@ -111,7 +111,7 @@ def test_positions_of_a_transformer_are_those_of_the_runs_image_size(
         build_network("vit_small", tmp_path, 2, 100, cpu)
 
 
-def test_mindcv_missing_is_said_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_mindcv_is_reported_with_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mindcv", None)
     with pytest.raises(TrainerError, match="'mindcv:resnet50' needs the package mindcv: pip install mindcv"):
         find_factory("mindcv:resnet50", tmp_path)
@@ -128,25 +128,25 @@ def test_model_of_mindcv_is_made_by_name(own: Path, cpu: InEffect, monkeypatch: 
         build_network("mindcv:flat_nett", own, 3, 32, cpu)
 
 
-def test_own_factory_that_asks_for_the_image_size_is_given_it(own: Path, cpu: InEffect) -> None:
+def test_own_factory_receives_the_image_size_if_it_takes_it(own: Path, cpu: InEffect) -> None:
     assert build_network("ownnets:sized", own, 3, 48, cpu).side == 48
 
 
 @pytest.mark.parametrize("name", ["resnet", "a:", ":b", "a:b c", "a.b"])
-def test_name_of_no_model_is_refused(name: str) -> None:
+def test_unknown_model_is_rejected(name: str) -> None:
     with pytest.raises(TrainerError, match="unknown model"):
         check_model_name(name)
 
 
-def test_own_model_is_found_beside_the_user_and_tried(own: Path, cpu: InEffect) -> None:
+def test_own_model_is_found_in_the_working_directory_and_tried(own: Path, cpu: InEffect) -> None:
     assert build_network("ownnets:right", own, 3, 32, cpu).head.out_channels == 3
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("ownnets:wide", r"gives shape \(2, 4\) for two images, expected \(2, 3\)"),
-        ("ownnets:features", r"gives shape \(2, 3, 32, 32\)"),
+        ("ownnets:wide", r"returns shape \(2, 4\) for two images, expected \(2, 3\)"),
+        ("ownnets:features", r"returns shape \(2, 3, 32, 32\)"),
         ("ownnets:no_cell", "returned a str"),
         ("ownnets:no_classes", "cannot be called as factory"),
         ("ownnets:missing", "has no function 'missing'"),
@@ -154,7 +154,7 @@ def test_own_model_is_found_beside_the_user_and_tried(own: Path, cpu: InEffect) 
         ("nonets:right", "no module 'nonets'"),
     ],
 )
-def test_own_model_that_does_not_fit_is_refused(own: Path, cpu: InEffect, name: str, sentence: str) -> None:
+def test_own_model_with_wrong_outputs_is_rejected(own: Path, cpu: InEffect, name: str, sentence: str) -> None:
     with pytest.raises(TrainerError, match=sentence):
         build_network(name, own, 3, 32, cpu)
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from trainer.nn.tasks.classification import Scores, SmoothedCrossEntropy, score
+from trainer.nn.cross_entropy import SmoothedCrossEntropy
+from trainer.nn.tasks.classification import ClassScores, score
 
 
 def test_score_counts_hits_and_sums_the_loss_over_rows() -> None:
@@ -23,7 +24,7 @@ def test_scores_of_parts_add_up_to_that_of_the_whole() -> None:
     whole = score(logits, labels)
     assert (parts.rows, parts.correct) == (7, whole.correct)
     assert parts.loss == pytest.approx(whole.loss)
-    assert parts + Scores() == parts
+    assert parts + ClassScores() == parts
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

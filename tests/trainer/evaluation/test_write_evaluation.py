@@ -1,4 +1,4 @@
-"""What `trainer eval` keeps for `trainer report`: tables, and pictures that are those of the rows they stand for."""
+"""Files that `trainer eval` writes for `trainer report`: tables, and thumbnails of the right rows."""
 
 import io
 import json
@@ -17,13 +17,12 @@ from tests.trainer.conftest import SIDE, picture
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError
-from trainer.evaluation import kept
-from trainer.evaluation.details import WorstRow
-from trainer.evaluation.evaluate import Evaluation, evaluate_checkpoint
-from trainer.evaluation.kept import keep_evaluation
+from trainer.evaluation import evaluate
+from trainer.evaluation.details import Evaluation, WorstRow
+from trainer.evaluation.evaluate import evaluate_checkpoint, write_evaluation
 from trainer.feed.picture import thumbnail
 from trainer.feed.pipeline import encoded_at
-from trainer.report.evaluated import read_evaluations
+from trainer.report.evaluated import read_evaluations, read_picture
 
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)
 
@@ -39,7 +38,7 @@ def run_folder(folder: Path) -> Path:
     return folder
 
 
-def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect) -> None:
+def test_rows_are_found_by_their_index_in_any_shard(stripes: Path, cpu: InEffect) -> None:
     rows = encoded_at(stripes, load_dataset(stripes), "train", [40, 3, 3, 0])
     # Shard s of two holds every second row, from row s on: place 40 is the 17th row of the second one.
     assert {place: key for place, (key, _) in rows.items()} == {
@@ -50,10 +49,10 @@ def test_rows_are_found_by_their_place_in_any_shard(stripes: Path, cpu: InEffect
     assert rows[40][1] == picture(33 % 3, 33)
 
 
-def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
+def test_evaluation_of_a_run_is_written_to_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    said = keep_evaluation(found, run, None)
-    assert said == f"kept in {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
+    said = write_evaluation(found, run, None)
+    assert said == f"written to {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
     (again,), unread = read_evaluations(run)
     assert unread == []
     assert (again.split, again.rows, again.accuracy, again.epoch) == ("train", 48, found.accuracy, 1)
@@ -61,38 +60,40 @@ def test_evaluation_of_a_run_is_kept_in_its_folder_and_read_back(found: Evaluati
     assert again.classes == found.classes
     for place, row in enumerate(found.worst):
         number = int(row.key.removeprefix("train/").removesuffix(".jpg"))
-        content = again.picture(place)
+        content = read_picture(run, "train", place)
         assert content is not None
         shown = np.asarray(Image.open(io.BytesIO(content)).resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
         original = np.asarray(Image.open(io.BytesIO(picture(number % 3, number))), np.float64)
         assert abs(shown - original).mean() < 3, row.key
 
 
-def test_checkpoint_alone_keeps_nothing_unless_told_where(found: Evaluation, untrained: Path, tmp_path: Path) -> None:
-    assert keep_evaluation(found, untrained, None) == ""
-    assert keep_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
+def test_evaluation_of_a_single_checkpoint_is_written_only_with_report(
+    found: Evaluation, untrained: Path, tmp_path: Path
+) -> None:
+    assert write_evaluation(found, untrained, None) == ""
+    assert write_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
     assert len(list((tmp_path / "there" / "worst").iterdir())) == 6
 
 
-def test_pictures_of_an_earlier_evaluation_go(found: Evaluation, tmp_path: Path) -> None:
-    kept.write_thumbnails(tmp_path, found)
+def test_pictures_of_an_earlier_evaluation_are_deleted(found: Evaluation, tmp_path: Path) -> None:
+    evaluate.write_thumbnails(tmp_path, found)
     (tmp_path / "worst" / "mine.jpg").touch()
-    kept.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
+    evaluate.write_thumbnails(tmp_path, replace(found, worst=found.worst[:2]))
     assert sorted(os.listdir(tmp_path / "worst")) == ["0001.jpg", "0002.jpg", "mine.jpg"]
 
 
 def test_pictures_of_an_earlier_evaluation_stay_when_there_will_be_no_new_ones(
     found: Evaluation, tmp_path: Path
 ) -> None:
-    kept.write_thumbnails(tmp_path, found)
+    evaluate.write_thumbnails(tmp_path, found)
     with pytest.raises(ContractError):
-        kept.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))
+        evaluate.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))
     assert len(os.listdir(tmp_path / "worst")) == len(found.worst)
 
 
 def test_row_of_another_key_gets_no_picture(found: Evaluation, tmp_path: Path) -> None:
     others = tuple(replace(row, key="other") for row in found.worst)
-    assert kept.write_thumbnails(tmp_path, replace(found, worst=others)) == 0
+    assert evaluate.write_thumbnails(tmp_path, replace(found, worst=others)) == 0
 
 
 def test_picture_that_cannot_be_read_is_left_out(
@@ -100,17 +101,17 @@ def test_picture_that_cannot_be_read_is_left_out(
 ) -> None:
     folder = make_set({"val": 3}, last_image=b"no image")
     worst = tuple(WorstRow(f"val/{row}.jpg", "a", "b", 0.5, 1.0, row) for row in range(3))
-    assert kept.write_thumbnails(tmp_path / "out", replace(found, dataset=str(folder), split="val", worst=worst)) == 2
+    assert (
+        evaluate.write_thumbnails(tmp_path / "out", replace(found, dataset=str(folder), split="val", worst=worst)) == 2
+    )
 
 
-def test_run_folder_that_cannot_be_written_is_said_and_a_report_that_cannot_is_an_error(
-    found: Evaluation, tmp_path: Path
-) -> None:
+def test_read_only_run_folder_is_reported_and_read_only_report_is_an_error(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     (run / "eval").write_text("in the way")
-    assert "cannot write the report into" in keep_evaluation(found, run, None)
+    assert "cannot write the report into" in write_evaluation(found, run, None)
     with pytest.raises(TrainerError, match="cannot write the report into"):
-        keep_evaluation(found, run, run / "eval" / "x")
+        write_evaluation(found, run, run / "eval" / "x")
 
 
 @pytest.mark.parametrize(("size", "shown"), [((640, 320), (320, 160)), ((8, 8), (320, 320)), ((200, 100), (200, 100))])
@@ -120,9 +121,9 @@ def test_thumbnails_are_shrunk_or_enlarged_by_a_whole_factor(size: tuple[int, in
     assert Image.open(io.BytesIO(thumbnail(buffer.getvalue(), 320))).size == shown
 
 
-def test_reports_of_before_rows_and_epochs_were_kept_are_read(found: Evaluation, tmp_path: Path) -> None:
+def test_reports_of_earlier_versions_are_read(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    keep_evaluation(found, run, None)
+    write_evaluation(found, run, None)
     path = run / "eval" / "train" / "report.json"
     said = json.loads(path.read_text())
     del said["epoch"], said["step"]
