@@ -158,26 +158,3 @@ def _table(path: Path, head: list[str], rows: Iterable[Iterable[object]]) -> Non
     writer.writerow(head)
     writer.writerows(rows)
     write_whole(path, text.getvalue())
-
-
-def summary(found: Any, lines: int = 5) -> str:
-    """The weakest classes and the worst rows of an Evaluation as aligned text; empty when every row was hit."""
-    missed = [one for one in found.classes if one.correct < one.rows]
-    weak = sorted(missed, key=lambda one: one.accuracy)[:lines]
-    wrong = [one for one in found.worst if one.predicted != one.label][:lines]
-    if not weak:
-        return ""
-    shown = [("weakest classes", "accuracy", "rows", "most taken for")]
-    shown += [(one.name, f"{one.accuracy:.2%}", str(one.rows), f"{one.taken_for} ({one.taken})") for one in weak]
-    text = aligned(shown)
-    if wrong:
-        rows = [("worst images", "label", "predicted", "score of the label")]
-        rows += [(one.key, one.label, one.predicted, f"{one.score:.4f}") for one in wrong]
-        text += "\n" + aligned(rows)
-    return text
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of text in columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.errors import TrainerError
-from trainer.evaluation.details import ClassScore, Details, WorstRow, summary, write_report
+from trainer.evaluation.details import ClassScore, Details, WorstRow, write_report
 from trainer.nn.tasks.classification import score
 
 CLASSES = ("a", "b", "c")
@@ -103,12 +103,3 @@ def test_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="cannot write the report into"):
         write_report(tmp_path / "file", FOUND)
-
-
-def test_summary_shows_the_weakest_classes_and_wrong_images_only() -> None:
-    lines = summary(FOUND).splitlines()
-    assert lines[0].split() == ["weakest", "classes", "accuracy", "rows", "most", "taken", "for"]
-    assert lines[1].split() == ["b", "50.00%", "2", "a", "(1)"]
-    assert [line.split()[0] for line in lines[4:]] == ["k4", "k2"]
-    good = counted([[5, 0, 0]], [0])
-    assert summary(Found(good.by_class, ((1, 0, 0),), good.worst)) == ""

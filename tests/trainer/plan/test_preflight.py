@@ -83,7 +83,7 @@ def test_weights_that_a_run_began_with_may_be_gone_when_it_goes_on(stripes: Path
     Path("mine/config.json").write_text(json.dumps(config | {"out": "mine", "init": "gone.ckpt"}))
     assert isinstance(dry_run(stripes, *begin).exception, TrainerError)
     Path("mine/last.ckpt").touch()
-    assert "would go on with tiny" in dry_run(stripes, *begin).stdout
+    assert "would resume tiny" in dry_run(stripes, *begin).stdout
 
 
 @pytest.mark.parametrize(
