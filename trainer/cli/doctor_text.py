@@ -1,10 +1,9 @@
-"""What `trainer doctor`, `bench` and `eval` say to people, for a terminal of 80 columns. Pure."""
+"""The text of `trainer doctor` and `trainer bench`, for a terminal of 80 columns. Pure."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
 
 from schemas.counting import many
-from trainer.cli.progress import decimals
 from trainer.device.kernels import ONEDNN
 from trainer.doctor.advice import Advice, recommended
 from trainer.doctor.bench import FILES, PYTHON, Comparison
@@ -12,112 +11,109 @@ from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Tried
 from trainer.doctor.stages import Measured
-from trainer.evaluation.details import summary
-from trainer.evaluation.evaluate import Evaluation
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
-SHORT = 0.9  # of the limit: below that a loop that hardly waits for data lacks something else
-EVEN = 1.1  # times the speed of files: below that the reader may ask what shards are for
-BUSY = 0.5  # of the cores: a load from which on other work is worth a word
-MANY = 10  # from here on a share reads better as a multiple
-LEAST_SHARE = 0.01  # of the feed's time, to be named
+SHORT = 0.9  # of the limit: a loop below it that hardly waits for data is short of cores
+EVEN = 1.1  # times the speed of files: below it the text explains what shards are good for
+BUSY = 0.5  # of the cores: other work is mentioned from this load on
+MANY = 10  # shares from here on are shown as multiples
+LEAST_SHARE = 0.01  # of the time of the feed: smaller shares are left out
 AMP = "--amp-level "
 NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
-PARTS = {"read": "reading", "decode": "decoding", "augment": "the recipe", "batch": "batching"}
+PARTS = {"read": "reading", "decode": "decoding", "augment": "recipe", "batch": "batching"}
 
 
-def doctor_text(found: Diagnosis) -> str:
-    """The table, the verdict, and what follows from it."""
+def doctor_text(diagnosis: Diagnosis) -> str:
+    """Return the table, the bottleneck, the results of the trials, and the known problems."""
     head = (
-        f"{found.model}, {found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
-        f"on {found.device} with {many(found.cores, 'core')}"
+        f"{diagnosis.model}, {diagnosis.image_size} pixels, batch {diagnosis.batch_size}, recipe {diagnosis.recipe}, "
+        f"on {diagnosis.device} with {many(diagnosis.cores, 'core')}"
     )
-    limiting, idle = [[one for one in found.traps if one.limits is limits] for limits in (True, False)]
+    slowing, others = [[one for one in diagnosis.traps if one.limits is limits] for limits in (True, False)]
     sections = [
         "\n".join(_wrapped(head)),
-        "\n".join(_table(found)),
-        *_convolutions(found),
-        "\n".join(_wrapped(f"{_name_of(found.verdict.bound)}: {_verdict(found)}")),
-        *_other_work(found),
-        *_section("Faster settings (whole loop, measured interleaved with the current ones):", _helped(found)),
-        *_section(f"Uncertain ({_longer(found)} gives a clearer answer):", _uncertain(found)),
-        *_section("Tried without gain:", _without_gain(found)),
-        *_section("Traps that apply:", (f"{one.name}: {one.seen}. Remedy: {one.remedy}." for one in limiting)),
-        *_section("True, but not what limits now:", (f"{one.name}: {one.seen}." for one in idle)),
-        *_section("Does not run here:", (f"{flags}: {why}" for flags, why in found.failed.items())),
-        *_section(f"Not measured ({_longer(found)} measures more):", found.left_out),
+        "\n".join(_table(diagnosis)),
+        *_convolutions(diagnosis),
+        "\n".join(_wrapped(f"{_name_of(diagnosis.verdict.bound)}: {_verdict(diagnosis)}")),
+        *_other_work(diagnosis),
+        *_section("Faster settings (measured interleaved with the current ones):", _helped(diagnosis)),
+        *_section(f"Uncertain ({_longer(diagnosis)} gives a clearer answer):", _uncertain(diagnosis)),
+        *_section("Tried, no consistent gain:", _without_gain(diagnosis)),
+        *_section("Known problems:", (f"{one.name}: {one.seen}. Fix: {one.remedy}." for one in slowing)),
+        *_section("Known problems that do not slow this run:", (f"{one.name}: {one.seen}." for one in others)),
+        *_section("Failed to run here:", (f"{flags}: {why}" for flags, why in diagnosis.failed.items())),
+        *_section(f"Not measured ({_longer(diagnosis)} allows more):", diagnosis.left_out),
     ]
     return "\n\n".join(sections)
 
 
-def _convolutions(found: Diagnosis) -> list[str]:
-    """How oneDNN runs a convolution; where the trainer has capped it, what other programs miss."""
-    seen = found.convolutions
-    if seen is None:
+def _convolutions(diagnosis: Diagnosis) -> list[str]:
+    """Return how oneDNN runs a convolution, and how without the limit that the trainer sets."""
+    if diagnosis.convolutions is None:
         return []
-    now, other = seen.in_effect, seen.other
+    now, other = diagnosis.convolutions.in_effect, diagnosis.convolutions.other
     text = f"A small convolution takes {now.milliseconds:.3g} ms with {now.level} ({', '.join(now.implementations)})."
     if other is not None and other.is_reference and not now.is_reference:
         names = ", ".join(name for name in other.implementations if is_reference(name))
         longer = other.milliseconds / now.milliseconds
         text += (
-            f" Without the cap that trainer sets it takes {longer:.3g} times as long, on oneDNN's reference path "
-            f"({names}): set {ONEDNN}={now.level} in programs of your own."
+            f" Without the limit that trainer sets it takes {longer:.3g} times as long, on oneDNN's reference path "
+            f"({names}): set {ONEDNN}={now.level} in your own programs."
         )
     return ["\n".join(_wrapped(text))]
 
 
-def bench_text(found: Comparison) -> str:
-    """The table, and in one sentence what sharding buys."""
-    whence = "a sample of the set, written as files" if found.images is None else found.images
-    if found.skipped:
-        whence += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in found.skipped.items())})"
+def bench_text(comparison: Comparison) -> str:
+    """Return the table, and in one sentence how much faster shards are."""
+    source = "written from a sample of the rows" if comparison.images is None else f"in {comparison.images}"
+    if comparison.skipped:
+        source += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in comparison.skipped.items())})"
     head = (
-        f"{found.image_size} pixels, batch {found.batch_size}, recipe {found.recipe}, "
-        f"{many(found.workers, 'thread')} decode; "
-        f"{many(found.rows, 'row')} of shards against {many(found.files, 'file')}: {whence}; from a warm cache, "
-        f"{many(found.rounds, 'round')} by turns"
+        f"{comparison.image_size} pixels, batch {comparison.batch_size}, recipe {comparison.recipe}, "
+        f"{many(comparison.workers, 'decoding thread')}; "
+        f"{many(comparison.rows, 'row')} in shards, {many(comparison.files, 'file')} {source}; warm cache, "
+        f"{many(comparison.rounds, 'interleaved round')}"
     )
-    python = "Pillow decodes" if found.python_decodes else "bytes from Python"
+    python = "Pillow decodes" if comparison.python_decodes else "bytes from Python"
     names = {PYTHON: f"{PYTHON}, {python}"}
     table = [f"{'source':<38}{'images/s':>10}{'ratio':>8}{'cores':>8}{'memory':>12}"]
-    for one in found.sources:
-        ratio = 1 / found.gains.get(one.part, 1.0)
+    for one in comparison.sources:
+        ratio = 1 / comparison.gains.get(one.part, 1.0)
         figures = f"{number(one.images_per_s):>10}{ratio:>8.2f}{one.cores:>8.1f}{one.memory_bytes / 2**30:>8.1f} GiB"
         table.append(f"{names.get(one.part, one.part):<38}{figures}")
-    shards = many(found.shards, "shard")
-    buys = (
-        f"The shards give {found.gains[FILES]:.2f} times the images/s of {FILES} and {found.gains[PYTHON]:.2f} times "
-        f"those of {PYTHON} in Python threads: {shards} in place of {many(found.files, 'file')}."
+    shards, gains = many(comparison.shards, "shard"), comparison.gains
+    gain = (
+        f"Shards are {gains[FILES]:.2f} times as fast as {FILES} and {gains[PYTHON]:.2f} times as fast as {PYTHON}"
+        f" in Python threads: {shards} instead of {many(comparison.files, 'file')}."
     )
-    if found.gains[FILES] < EVEN:
-        buys += " Both decode in C++; what opening many files costs shows on storage that is cold or far."
-    return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(buys))])
+    if gains[FILES] < EVEN:
+        gain += " Both decode in C++; opening many files costs more on cold or remote storage."
+    return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(gain))])
 
 
-def _table(found: Diagnosis) -> Iterable[str]:
-    limit = found.verdict.limit
-    yield f"{'part':<34}{'images/s':>10}{'of limit':>10}{'cores':>8}{'memory':>12}"
-    for part in found.parts:
-        name = _shown(part, found)
+def _table(diagnosis: Diagnosis) -> Iterable[str]:
+    limit = diagnosis.verdict.limit
+    yield f"{'stage':<34}{'images/s':>10}{'of limit':>10}{'cores':>8}{'memory':>12}"
+    for part in diagnosis.parts:
+        name = _shown(part, diagnosis)
         rates = f"{number(part.images_per_s):>10}{share(part.images_per_s / limit):>10}"
         yield f"{name:<34}{rates}{part.cores:>8.1f}{part.memory_bytes / 2**30:>8.1f} GiB"
-    step = next(part.images_per_s for part in found.parts if part.part.startswith("step"))
-    for one in found.tried:
+    step = next(part.images_per_s for part in diagnosis.parts if part.part.startswith("step"))
+    for one in diagnosis.tried:
         if one.flags.startswith(AMP) and one.part == "step":
             name = f"step alone, {one.flags.removeprefix(AMP)}"
-            rate = step * one.gain  # as if it had been measured in the same moments
+            rate = step * one.gain  # as if measured at the same time
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
-    if found.sink not in ("on", "off"):
-        yield f"{'whole loop, sink on':<34}{'not here':>10}  {found.sink}"
+    if diagnosis.sink not in ("on", "off"):
+        yield f"{'whole loop, sink on':<34}{'n/a':>10}  {diagnosis.sink}"
 
 
-def _shown(part: Measured, found: Diagnosis) -> str:
+def _shown(part: Measured, diagnosis: Diagnosis) -> str:
     if part.part == "augment":
-        return f"+ recipe {found.recipe}"[:33]
+        return f"+ recipe {diagnosis.recipe}"[:33]
     if part.part.startswith("step"):
-        return f"step alone, {found.amp_level}"
+        return f"step alone, {diagnosis.amp_level}"
     return NAMES.get(part.part, f"whole {part.part}")
 
 
@@ -125,54 +121,55 @@ def _name_of(bound: str) -> str:
     return {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}[bound]
 
 
-def _verdict(found: Diagnosis) -> str:
-    verdict, rates = found.verdict, {part.part: part.images_per_s for part in found.parts}
-    feed, step = rates["feed"], rates[f"step {found.amp_level}"]
-    name = "loop, sink on" if found.sink == "on" else "loop, sink off"
-    loop = next(part for part in found.parts if part.part == name)
-    wait = "" if loop.data_wait is None else f" and waits for data {loop.data_wait:.0%} of the time"
-    pace = f"the feed gives {number(feed)} images/s, the step takes {number(step)}"
+def _verdict(diagnosis: Diagnosis) -> str:
+    verdict, rates = diagnosis.verdict, {part.part: part.images_per_s for part in diagnosis.parts}
+    feed, step = rates["feed"], rates[f"step {diagnosis.amp_level}"]
+    name = "loop, sink on" if diagnosis.sink == "on" else "loop, sink off"
+    loop = next(part for part in diagnosis.parts if part.part == name)
+    wait = "" if loop.data_wait is None else f", and waits for data {loop.data_wait:.0%} of the time"
+    pace = f"the feed delivers {number(feed)} images/s, the step processes {number(step)}"
     by = {
-        FEED: f"{pace}, {verdict.ratio:.1f} times as many. {_of_the_feed(found)}",
-        COMPUTE: f"{pace}, and the feed has {verdict.ratio:.1f} times what it needs.",
-        BALANCED: f"{pace}, within a tenth of each other: only both at once can be made faster. {_of_the_feed(found)}",
+        FEED: f"{pace}, {verdict.ratio:.1f} times as many. {_of_the_feed(diagnosis)}",
+        COMPUTE: f"{pace}; the feed is {verdict.ratio:.1f} times as fast as needed.",
+        BALANCED: f"{pace}, within a tenth of each other: only a change to both helps. {_of_the_feed(diagnosis)}",
     }[verdict.bound]
     shared = ""
     if verdict.shared:
-        shared = f" Both share {many(found.cores, 'core')}, so together they cannot pass {number(verdict.limit)}."
-    reached = f"{number(loop.images_per_s)}, {share(loop.images_per_s / verdict.limit)} of the limit"
+        cores = many(diagnosis.cores, "core")
+        shared = f" Both share {cores}, so the loop cannot exceed {number(verdict.limit)} images/s."
+    reached = f"{number(loop.images_per_s)} images/s, {share(loop.images_per_s / verdict.limit)} of the limit"
     short = ""
     if loop.data_wait is not None and loop.data_wait < MARGIN and loop.images_per_s < SHORT * verdict.limit:
-        short = " What it lacks are cores, not data: other work has them, or feed and step want the same."
-    return f"{by}{shared} The loop reaches {reached}{wait}.{short}"
+        short = " It is short of cores, not of data: other programs use them, or feed and step compete for them."
+    return f"{by}{shared} The whole loop reaches {reached}{wait}.{short}"
 
 
-def _of_the_feed(found: Diagnosis) -> str:
-    parts = sorted(found.verdict.parts.items(), key=lambda part: -part[1])
-    shares = ", ".join(f"{PARTS[name]} takes {part:.0%}" for name, part in parts if part >= LEAST_SHARE)
-    return f"Of the feed's time {shares}."
+def _of_the_feed(diagnosis: Diagnosis) -> str:
+    parts = sorted(diagnosis.verdict.parts.items(), key=lambda part: -part[1])
+    shares = ", ".join(f"{PARTS[name]} {part:.0%}" for name, part in parts if part >= LEAST_SHARE)
+    return f"Time of the feed: {shares}."
 
 
-def _other_work(found: Diagnosis) -> list[str]:
-    """What else the machine did when the measuring began, where that was much."""
-    if found.load < BUSY * found.cores:
+def _other_work(diagnosis: Diagnosis) -> list[str]:
+    """Return a note if the machine was busy with other work before the measurement."""
+    if diagnosis.load < BUSY * diagnosis.cores:
         return []
     text = (
-        f"Other programs were at work: the load was {found.load:.1f} on {found.cores} cores before anything was "
-        "measured. Rates are lower than on a quiet machine; gains are compared within rounds."
+        f"Other programs were running: the load was {diagnosis.load:.1f} on {diagnosis.cores} cores before the "
+        "measurement. Rates are lower than on an idle machine; gains are compared within rounds."
     )
     return ["\n".join(_wrapped(text))]
 
 
-def _helped(found: Diagnosis) -> list[str]:
-    helped = [_recommendation(one) for one in recommended(found.advice)]
+def _helped(diagnosis: Diagnosis) -> list[str]:
+    helped = [_recommendation(one) for one in recommended(diagnosis.advice)]
     if helped:
         return helped
-    if any(one.outcome == UNCERTAIN for one in found.advice):
-        return ["nothing for certain; see below."]
-    if found.left_out:
-        return ["nothing of what was tried, and not all was; see below."]
-    return [f"nothing. {WHAT_IS_LEFT[found.verdict.bound]}"]
+    if any(one.outcome == UNCERTAIN for one in diagnosis.advice):
+        return ["none is certain; see below."]
+    if diagnosis.left_out:
+        return ["none of those tried; some were not tried, see below."]
+    return [f"none. {ALTERNATIVES[diagnosis.verdict.bound]}"]
 
 
 def _recommendation(advice: Advice) -> str:
@@ -180,12 +177,12 @@ def _recommendation(advice: Advice) -> str:
     part = "" if alone is None or alone is one else f"; {alone.part} alone {alone.gain:.2f} times"
     rise = f"{number(one.before)} to {number(one.after)} images/s"
     if one.part != "loop":
-        rise = f"{one.part} alone, which decides here, {rise}"
-    return f"{one.flags}: {rise}, {one.gain:.2f} times {_spread(one)}{part}{_price(alone or one)}"
+        rise = f"{one.part} alone (the other stage takes almost no time) {rise}"
+    return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {_spread(one)}{part}{_price(alone or one)}"
 
 
-def _uncertain(found: Diagnosis) -> list[str]:
-    return [_doubt(one) for one in found.advice if one.outcome == UNCERTAIN]
+def _uncertain(diagnosis: Diagnosis) -> list[str]:
+    return [_doubt(one) for one in diagnosis.advice if one.outcome == UNCERTAIN]
 
 
 def _doubt(advice: Advice) -> str:
@@ -193,38 +190,39 @@ def _doubt(advice: Advice) -> str:
     what = "whole loop" if one.part == "loop" else f"{one.part} alone"
     why = "" if one.part == "loop" else "; not measured in the whole loop"
     spread = f"{one.lowest:.2f} to {one.highest:.2f}"
-    return f"{one.flags}: faster in {one.won} of {one.rounds} rounds, {what} {one.gain:.2f} times ({spread}){why}"
+    gain = f"{what} {one.gain:.2f} times as fast ({spread}){why}"
+    return f"{one.flags}: faster in {one.won} of {one.rounds} rounds, {gain}"
 
 
 def _spread(one: Tried) -> str:
     return f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
 
 
-def _longer(found: Diagnosis) -> str:
-    """The flag that gives more time."""
-    return f"--seconds {2 * found.asked_seconds:.0f}"
+def _longer(diagnosis: Diagnosis) -> str:
+    """Return the option for twice the time."""
+    return f"--seconds {2 * diagnosis.asked_seconds:.0f}"
 
 
-WHAT_IS_LEFT = {
-    FEED: "What is left: more cores, or smaller images (--image-size).",
-    COMPUTE: "What is left: a smaller --model or --image-size, or a faster device.",
-    BALANCED: "What is left: a smaller --image-size, which both gain from.",
+ALTERNATIVES = {
+    FEED: "Alternatives: more cores, or smaller images (--image-size).",
+    COMPUTE: "Alternatives: a smaller --model or --image-size, or a faster device.",
+    BALANCED: "Alternatives: a smaller --image-size, which speeds up both.",
 }
 
 
-def _without_gain(found: Diagnosis) -> list[str]:
-    shown = [f"{one.flags} ({_no_gain(one)})" for one in found.advice if one.outcome == NO_GAIN]
+def _without_gain(diagnosis: Diagnosis) -> list[str]:
+    shown = [f"{one.flags} ({_no_gain(one)})" for one in diagnosis.advice if one.outcome == NO_GAIN]
     return [", ".join(shown)] if shown else []
 
 
 def _no_gain(advice: Advice) -> str:
     alone, loop = advice.alone, advice.loop
-    said = [f"{alone.part} {alone.gain:.2f} times"] if alone else []
+    gains = [f"{alone.part} {alone.gain:.2f} times"] if alone else []
     if loop:
-        said.append(f"whole loop {loop.gain:.2f} times")
+        gains.append(f"whole loop {loop.gain:.2f} times")
     elif advice.is_idle:
-        said.append("which is not what limits")
-    return ", ".join(said)
+        gains.append("not the bottleneck")
+    return ", ".join(gains)
 
 
 def _price(one: Tried) -> str:
@@ -243,19 +241,10 @@ def _wrapped(text: str, first: str = "", rest: str = "") -> Sequence[str]:
 
 
 def number(rate: float) -> str:
-    """Images/s as people read them."""
+    """Return images/s with three digits or more."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def share(value: float) -> str:
-    """A share of the limit, or how many times it."""
+    """Return a share of the limit as per cent, or as a multiple if it is large."""
     return f"{value:.0%}" if value < MANY else f"{value:,.0f} x"
-
-
-def eval_text(found: Evaluation) -> str:
-    """Return what `trainer eval` prints of a score."""
-    other = "" if found.same_data else "; not the dataset it was trained on"
-    top5 = "" if found.top5 is None else f", top-5 {found.top5:.2%}"
-    hits = f"{found.correct} of {found.rows}"
-    first = f"{found.split} accuracy {found.accuracy:.2%} ({hits}){top5}, loss {decimals(found.loss)}{other}"
-    return "\n".join(filter(None, [first, summary(found)]))

@@ -217,7 +217,7 @@ run_options = options(
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between log lines."),
     click.option("--tensorboard", is_flag=True, help="Also write event files (needs the extra 'tensorboard')."),
     click.option(
-        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="Of MindSpore. Repeatable."
+        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own. Repeatable."
     ),
     click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
 )

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from mindspore.dataset import vision
 
-from tests.trainer.cli.test_text import measured
+from tests.trainer.cli.test_doctor_text import measured
 from tests.trainer.conftest import picture
 from trainer.cli.commands import cli
-from trainer.cli.text import bench_text
+from trainer.cli.doctor_text import bench_text
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.doctor import bench
@@ -131,21 +131,21 @@ def test_file_that_does_not_decode_is_not_blamed_on_the_set(stripes: Path, photo
 
 def test_text_ends_with_what_sharding_buys() -> None:
     assert bench_text(FOUND).splitlines() == [
-        "224 pixels, batch 32, recipe imagenet, 2 threads decode; 2,200 rows of shards",
-        "against 2,200 files: /data/photos; from a warm cache, 5 rounds by turns",
+        "224 pixels, batch 32, recipe imagenet, 2 decoding threads; 2,200 rows in shards,",
+        "2,200 files in /data/photos; warm cache, 5 interleaved rounds",
         "",
         "source                                  images/s   ratio   cores      memory",
         "MindDataset                                  500    1.00     1.9     2.0 GiB",
         "ImageFolderDataset                           400    0.80     1.9     2.0 GiB",
         "GeneratorDataset, Pillow decodes             200    0.40     1.9     2.0 GiB",
         "",
-        "The shards give 1.25 times the images/s of ImageFolderDataset and 2.50 times",
-        "those of GeneratorDataset in Python threads: 15 shards in place of 2,200 files.",
+        "Shards are 1.25 times as fast as ImageFolderDataset and 2.50 times as fast as",
+        "GeneratorDataset in Python threads: 15 shards instead of 2,200 files.",
     ]
     sample = bench_text(replace(FOUND, images=None, shards=1, python_decodes=False))
-    assert "a sample of the set, written as files" in " ".join(sample.split())
+    assert "2,200 files written from a sample of the rows;" in " ".join(sample.split())
     assert "GeneratorDataset, bytes from Python" in sample
-    assert sample.endswith("1 shard in place of 2,200 files.")
+    assert sample.endswith("1 shard instead of 2,200 files.")
 
 
 def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,4 +228,4 @@ def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:
 
 def test_skipped_files_are_told_beside_the_count() -> None:
     text = " ".join(bench_text(replace(FOUND, skipped={"not JPEG, PNG or BMP": 1200})).split())
-    assert "against 2,200 files: /data/photos (skipped: 1,200 not JPEG, PNG or BMP); from" in text
+    assert "2,200 files in /data/photos (skipped: 1,200 not JPEG, PNG or BMP); warm" in text
