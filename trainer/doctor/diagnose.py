@@ -1,4 +1,4 @@
-"""`trainer doctor`: where a run's time goes on this data and machine, and which flags would help, tried first."""
+"""`trainer doctor`: the bottleneck of a run on this data and machine, and faster settings, tried first."""
 
 import os
 import statistics
@@ -11,11 +11,11 @@ from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
 from trainer.device.rank import under_msrun
 from trainer.doctor.advice import Advice, conclude
-from trainer.doctor.convolution import Convolutions, is_reference, look_at_convolutions
+from trainer.doctor.convolution import Convolutions, is_reference, measure_convolutions
 from trainer.doctor.python_ops import python_ops
 from trainer.doctor.remedies import (
     NO_GAIN,
-    Place,
+    FeedConditions,
     Remedy,
     Tried,
     amp_remedies,
@@ -26,7 +26,7 @@ from trainer.doctor.remedies import (
     weigh,
     without_extras,
 )
-from trainer.doctor.samples import Row, short_sides, some_rows
+from trainer.doctor.samples import Row, short_sides, sample_rows
 from trainer.doctor.session import Session
 from trainer.doctor.stages import (
     CompiledStep,
@@ -36,13 +36,13 @@ from trainer.doctor.stages import (
     augmenting,
     decoding,
     feeding,
-    loop_part,
-    pipeline_part,
+    loop_stage,
+    pipeline_stage,
     reading,
-    step_part,
-    summed_up,
+    step_stage,
+    medians,
 )
-from trainer.doctor.storage import Storage, look_at_storage
+from trainer.doctor.storage import Storage, measure_storage
 from trainer.doctor.traps import GRAPH, O2, Observation, Trap, find_traps
 from trainer.doctor.trials import Trials
 from trainer.doctor.verdict import FAR, Rates, Verdict, far_off, judge
@@ -56,23 +56,23 @@ from trainer.signals import StopSignals
 from trainer.training.meter import COMPUTE, FEED
 
 ROUNDS = 3
-# Of the time, each on top of those before: parts, loop, trials of what limits, of the other part; last the whole loop.
+# Cumulative shares of the time: stages, loop, trials of the bottleneck, trials of the other stage; the rest: loop.
 PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
-FROM_STORAGE = 0.25  # of the bytes of rows: from there on reading is not done from the cache
-SAMPLE_ROWS, SAMPLING = 192, 0.1  # and the share of the time that reading them may take
-SIDES = 24  # images whose sides are looked at
+FROM_STORAGE = 0.25  # of the bytes of rows: above it rows are not read from the cache
+SAMPLE_ROWS, SAMPLING = 192, 0.1  # rows, and the share of the time for reading them
+SIDES = 24  # images whose sides are measured
 
 
 @dataclass
 class Diagnosis:
-    """All that was found. `parts` are in the order of the pipeline, each measured alone, the loop last.
+    """The result. `parts` are the stages in the order of the pipeline, each measured alone, and the loop.
 
-    `short_side` is that of stored images, the median in pixels. `sink` is "on", "off", or why it cannot be on.
-    `tried` are all trials, `advice` has one conclusion for each flag. `failed` says what does not run here and
-    why, `left_out` what there was no time for. `load` is that of the machine (1 min) before. `convolutions` is what
-    oneDNN makes of one on CPU, None elsewhere.
+    `short_side` is the median shorter side of stored images in pixels. `sink` is "on", "off", or why it cannot be on.
+    `tried` are all trials, `advice` has one conclusion per flag. `failed` are flags that do not run here and why,
+    `left_out` those without time left. `load` is that of the machine (1 min) before. `convolutions` is None except on
+    CPU.
     """
 
     dataset: str
@@ -100,7 +100,7 @@ class Diagnosis:
 
 
 def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals) -> Diagnosis:
-    """Measure the run that `config` describes for about so many seconds, and judge it. Nothing is kept of it.
+    """Measure the run that `config` describes for about `seconds` and find its bottleneck. Nothing is kept.
 
     Raises TrainerError and ContractError as a run would, Interrupted after a signal.
     """
@@ -116,21 +116,21 @@ def diagnose(config: RunConfig, seconds: float, tell: Callable[[str], None], sto
         try_recipe(config.recipe, plan.recipe, plan.pixels.size)
         stop.check()
         kernels = plan.effect.kernels
-        convolutions = None if kernels is None else look_at_convolutions(kernels)
+        convolutions = None if kernels is None else measure_convolutions(kernels)
         stop.check()
         return replace(examine(Session(plan, home, seconds, stop, tell, vary_order=True), convolutions), load=load)
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
-    """What diagnose does once the data is known to be sound, the device is set up and its kernels are known."""
-    session.tell(f"measuring for about {session.seconds:.0f} s, compiling first")
-    trainee = CompiledStep(session.plan, session.home)
-    rows = some_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
-    found = _measure(session, trainee, rows)
+    """Measure and try remedies; the data is checked and the device is set up."""
+    session.tell(f"measuring for about {session.seconds:.0f} s, starting with compilation")
+    compiled = CompiledStep(session.plan, session.home)
+    rows = sample_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
+    found = _measure(session, compiled, rows)
     verdict = found.verdict
-    session.tell(f"bottleneck {verdict.limit:.3g} images/s ({verdict.bound}); trying what might help")
+    session.tell(f"bottleneck: {verdict.bound}, at most {verdict.limit:.3g} images/s; trying remedies")
     rates = _rates({part.part: part for part in found.parts}, found)
-    trials = Trials(session, trainee, rates)
+    trials = Trials(session, compiled, rates)
     _try(trials, found, rows)
     trials.loop(session.left_s())
     found.tried += trials.tried
@@ -143,26 +143,26 @@ def examine(session: Session, convolutions: Convolutions | None = None) -> Diagn
     return found
 
 
-def _measure(session: Session, trainee: CompiledStep, rows: list[Row]) -> Diagnosis:
-    """What there is: every part of the run as it was asked for."""
+def _measure(session: Session, compiled: CompiledStep, rows: list[Row]) -> Diagnosis:
+    """Measure every stage of the run with the current settings."""
     plan, effect = session.plan, session.plan.effect
-    step = step_part(f"step {effect.precision.amp_level}", trainee)
+    step = step_stage(f"step {effect.precision.amp_level}", compiled)
     parts = [
-        pipeline_part("read", plan, reading),
-        pipeline_part("decode", plan, decoding),
-        pipeline_part("augment", plan, augmenting),
-        pipeline_part("feed", plan, feeding),
+        pipeline_stage("read", plan, reading),
+        pipeline_stage("decode", plan, decoding),
+        pipeline_stage("augment", plan, augmenting),
+        pipeline_stage("feed", plan, feeding),
         step,
     ]
     storage = _storage(session)
-    trainee.compile()
+    compiled.compile()
     session.stop.check()
-    turns = _part_turns(session, parts)
-    seen = summed_up(turns)
+    turns = _stage_turns(session, parts)
+    measured = medians(turns)
     cores = usable_cores()
-    verdict = judge(_rates_of(seen, step.name, cores if effect.device == "CPU" else None))
-    turns |= _loop_turns(session, trainee, full=verdict.bound != FEED)
-    seen = summed_up(turns)
+    verdict = judge(_rates_of(measured, step.name, cores if effect.device == "CPU" else None))
+    turns |= _loop_turns(session, compiled, full=verdict.bound != FEED)
+    measured = medians(turns)
     found = Diagnosis(
         dataset=str(plan.folder),
         device=effect.device,
@@ -175,22 +175,22 @@ def _measure(session: Session, trainee: CompiledStep, rows: list[Row]) -> Diagno
         sink=_sink(plan, turns),
         short_side=round(statistics.median(short_sides(rows[:SIDES]))),
         storage=storage,
-        parts=list(seen.values()),
+        parts=list(measured.values()),
         verdict=verdict,
     )
     if WITH_SINK in turns:
         on, off = ([turn.images_per_s for turn in turns[name]] for name in (WITH_SINK, WITHOUT_SINK))
         other = weigh(Remedy("--no-sink"), "loop", on, off) if effect.sink else weigh(Remedy("--sink"), "loop", off, on)
         found.tried.append(other)
-    limiting = min(("feed", step.name), key=lambda name: seen[name].images_per_s)
+    limiting = min(("feed", step.name), key=lambda name: measured[name].images_per_s)
     done = min(len(turns[name]) for name in (limiting, WITHOUT_SINK))
     if done < ROUNDS:
-        found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are rough, give more --seconds")
+        found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are inaccurate, use more --seconds")
     return found
 
 
-def _part_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurement]]:
-    """Interleaved turns; a part that is far from the bottleneck in the first round has that one only."""
+def _stage_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurement]]:
+    """Measure stages in rounds; a stage that is far from the bottleneck in the first round is not measured again."""
     began, seconds = session.clock(), session.left_s(PARTS)
     turns = session.rounds(parts, 1, seconds / ROUNDS)
     far = far_off({name: done[0].images_per_s for name, done in turns.items()})
@@ -200,10 +200,10 @@ def _part_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurem
     return {name: done + more.get(name, []) for name, done in turns.items()}
 
 
-def _loop_turns(session: Session, trainee: CompiledStep, full: bool) -> dict[str, list[Measurement]]:
+def _loop_turns(session: Session, compiled: CompiledStep, full: bool) -> dict[str, list[Measurement]]:
     on = session.planned(sink=True)
-    loops = [loop_part(WITH_SINK, on, trainee)] if on.effect.sink else []
-    loops.append(loop_part(WITHOUT_SINK, session.planned(sink=False), trainee, full=full))
+    loops = [loop_stage(WITH_SINK, on, compiled)] if on.effect.sink else []
+    loops.append(loop_stage(WITHOUT_SINK, session.planned(sink=False), compiled, full=full))
     return session.rounds(loops, ROUNDS, session.left_s(BASE))
 
 
@@ -213,8 +213,8 @@ def _sink(plan: RunPlan, turns: dict[str, list[Measurement]]) -> str:
     return "on" if plan.effect.sink else "off"
 
 
-def _rates(seen: dict[str, Measured], found: Diagnosis) -> Rates:
-    return _rates_of(seen, f"step {found.amp_level}", found.cores if found.device == "CPU" else None)
+def _rates(measured: dict[str, Measured], found: Diagnosis) -> Rates:
+    return _rates_of(measured, f"step {found.amp_level}", found.cores if found.device == "CPU" else None)
 
 
 def _rates_of(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
@@ -234,7 +234,7 @@ def _storage(session: Session) -> Storage:
     split = session.plan.train_split
     seconds = min(STORAGE_S, session.seconds / 50)
     files = [shard.name for shard in split.shards]
-    return look_at_storage(session.plan.folder, files, _row_bytes(session.plan), seconds)
+    return measure_storage(session.plan.folder, files, _row_bytes(session.plan), seconds)
 
 
 def _why(plan: RunPlan, setting: str) -> str:
@@ -242,7 +242,7 @@ def _why(plan: RunPlan, setting: str) -> str:
 
 
 def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
-    """Remedies for what limits first; then for the other part, unless it is far from limiting."""
+    """Try remedies for the bottleneck, then for the other stage unless it is far from the bottleneck."""
     session, verdict = trials.session, found.verdict
     main, other = ("step", "feed") if verdict.bound == COMPUTE else ("feed", "step")
     for part, share in ((main, MAIN_TRIALS), (other, OTHER_TRIALS)):
@@ -252,12 +252,12 @@ def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
             _try_feed(trials, found, rows, session.left_s(share))
         elif part == "step":
             _try_step(trials, found, session.left_s(share), must=part == main)
-    if not trials.promising:  # the time of the whole loop is free
+    if not trials.promising:  # no trials in the whole loop: their time is free
         trials.try_left_out(session.left_s())
 
 
 def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> None:
-    """All that may help; where the step does not limit, the levels of mixed precision for the table."""
+    """Try all remedies of the step; if it is not the bottleneck, only the levels of mixed precision for the table."""
     plan = trials.session.plan
     remedies = amp_remedies(found.device, found.amp_level)
     if found.verdict.limits("step"):
@@ -270,8 +270,9 @@ def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> N
 def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float) -> None:
     plan = trials.session.plan
     reading = _reading(plan, found)
-    place = Place(plan.effect.workers, plan.effect.prefetch, found.cores, found.image_size, found.short_side, reading)
-    remedies = feed_remedies(plan.config, plan.recipe, place)
+    threads = (plan.effect.workers, plan.effect.prefetch, found.cores)
+    conditions = FeedConditions(*threads, found.image_size, found.short_side, reading)
+    remedies = feed_remedies(plan.config, plan.recipe, conditions)
     share = seconds / max(1, len(remedies))
     for remedy in remedies:
         if remedy.resize is not None:
@@ -283,7 +284,7 @@ def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float)
 
 
 def _reading(plan: RunPlan, found: Diagnosis) -> bool:
-    """Return True if the feed waits for the storage: reading is its slowest part, and is not done from the cache."""
+    """Return True if reading is the slowest part of the feed and rows do not come from the cache."""
     read = next(part for part in found.parts if part.part == "read")
     is_read = found.storage.network or read.storage_bytes >= FROM_STORAGE * _row_bytes(plan)
     return found.verdict.limits("feed") and found.verdict.slowest == "read" and is_read
@@ -294,7 +295,7 @@ def _row_bytes(plan: RunPlan) -> int:
 
 
 def observe(plan: RunPlan, found: Diagnosis) -> Observation:
-    """What the traps look at, from the plan and what was measured."""
+    """Return the input of the traps, from the plan and the measurements."""
     effect, config, files = plan.effect, plan.config, len(plan.train_split.shards)
     readers = -(-effect.workers // READING)
     feed = next(part for part in found.parts if part.part == "feed")
@@ -337,17 +338,17 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         graph_gain=gains.get(GRAPH),
         o2_gain=gains.get(O2),
         fits_in_memory=set_bytes <= usable_memory(),
-        vain=tuple(one.flags for one in found.advice if one.outcome == NO_GAIN and not one.is_idle),
-        idle=tuple(one.flags for one in found.advice if one.is_idle),
+        useless_flags=tuple(one.flags for one in found.advice if one.outcome == NO_GAIN and not one.is_idle),
+        idle_flags=tuple(one.flags for one in found.advice if one.is_idle),
         kernels_asked="default" if effect.kernels is None else effect.kernels.decision.asked,
         reference=reference,
         kernels_gain=kernels_gain,
     )
 
 
-def _reference(seen: Convolutions | None) -> tuple[tuple[str, ...], float | None]:
-    """The reference implementations that are in effect, and how many times as fast the alternative is."""
-    if seen is None or not seen.in_effect.is_reference or seen.other is None:
+def _reference(measured: Convolutions | None) -> tuple[tuple[str, ...], float | None]:
+    """Return the reference implementations in effect, and how many times as fast the alternative is."""
+    if measured is None or not measured.in_effect.is_reference or measured.other is None:
         return (), None
-    names = tuple(name for name in seen.in_effect.implementations if is_reference(name))
-    return names, seen.in_effect.milliseconds / seen.other.milliseconds
+    names = tuple(name for name in measured.in_effect.implementations if is_reference(name))
+    return names, measured.in_effect.milliseconds / measured.other.milliseconds

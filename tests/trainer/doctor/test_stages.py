@@ -9,9 +9,9 @@ from trainer.doctor.stages import (
     Stage,
     Timer,
     measure,
-    summed_up,
-    take_turns,
-    wait_for_rest,
+    medians,
+    measure_in_rounds,
+    wait_until_idle,
 )
 
 
@@ -25,7 +25,7 @@ class Clock:
         return self.now
 
 
-def lap(clock: Clock, seconds: float = 1.0, warm: int = 1) -> Timer:
+def timer(clock: Clock, seconds: float = 1.0, warm: int = 1) -> Timer:
     return Timer(seconds, warm, clock, lambda: 2 * clock.now, lambda: None)
 
 
@@ -34,24 +34,24 @@ def work(one: Timer, clock: Clock, each_s: float, first_s: float = 0.0) -> Measu
     while True:
         clock.now += each_s
         if one.done(10):
-            return one.turn()
+            return one.measurement()
 
 
 def test_turn_begins_when_the_first_batch_is_there() -> None:
     clock = Clock()
-    turn = work(lap(clock), clock, each_s=0.25, first_s=30.0)
+    turn = work(timer(clock), clock, each_s=0.25, first_s=30.0)
     assert (turn.images, turn.wall_s, turn.cpu_s, turn.images_per_s) == (40, 1.0, 2.0, 40.0)
 
 
 def test_slow_batches_make_a_turn_of_one() -> None:
     clock = Clock()
-    turn = work(lap(clock), clock, each_s=7.0)
+    turn = work(timer(clock), clock, each_s=7.0)
     assert (turn.images, turn.wall_s) == (10, 7.0)
 
 
 def test_part_that_is_warm_from_the_start_counts_its_first_batch() -> None:
     clock = Clock()
-    assert work(lap(clock, warm=0), clock, each_s=0.25).images == 40
+    assert work(timer(clock, warm=0), clock, each_s=0.25).images == 40
     assert clock.now == 1.0
 
 
@@ -73,10 +73,10 @@ def test_what_a_part_prepares_is_in_no_turn() -> None:
 
 def test_several_warm_batches_are_left_out_but_take_no_more_than_half_of_the_turn() -> None:
     clock = Clock()
-    assert work(lap(clock, warm=3), clock, each_s=0.125).images == 80
+    assert work(timer(clock, warm=3), clock, each_s=0.125).images == 80
     assert clock.now == 3 * 0.125 + 1.0
     clock = Clock()
-    work(lap(clock, warm=100), clock, each_s=0.125)
+    work(timer(clock, warm=100), clock, each_s=0.125)
     assert clock.now == 0.125 + 0.5 + 1.0
 
 
@@ -101,7 +101,7 @@ def turns(count: int, seconds: float, overhead_s: float, *parts: Stage) -> tuple
         clock.now += given_s + overhead_s
         return Measurement(1, given_s, given_s, 0)
 
-    take_turns(parts, count, seconds, take, clock)
+    measure_in_rounds(parts, count, seconds, take, clock)
     return taken, clock.now
 
 
@@ -131,12 +131,12 @@ def test_as_many_rounds_as_must_be_are_made_however_late() -> None:
         clock.now += 10.0
         return Measurement(1, 1.0, 1.0, 0)
 
-    take_turns([part("a"), part("b")], 5, 1.0, take, clock, least=2)
+    measure_in_rounds([part("a"), part("b")], 5, 1.0, take, clock, least=2)
     assert taken == ["a", "b", "a", "b"]
 
 
 def test_rounds_are_summed_up_as_medians() -> None:
-    found = summed_up(
+    found = medians(
         {
             "feed": [
                 Measurement(10, 1.0, 1.5, 5, 0.1),
@@ -155,7 +155,7 @@ def test_queues_are_full_when_the_process_rests(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("time.monotonic", clock)
     monkeypatch.setattr("time.process_time", lambda: next(used))
     monkeypatch.setattr("time.sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
-    wait_for_rest(10.0)
+    wait_until_idle(10.0)
     assert clock.now == pytest.approx(3 * LOOK_S)
 
 
@@ -164,5 +164,5 @@ def test_process_that_never_rests_is_waited_for_no_longer_than_said(monkeypatch:
     monkeypatch.setattr("time.monotonic", clock)
     monkeypatch.setattr("time.process_time", clock)
     monkeypatch.setattr("time.sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
-    wait_for_rest(1.0)
+    wait_until_idle(1.0)
     assert clock.now == pytest.approx(1.0, abs=LOOK_S)
