@@ -56,7 +56,7 @@ def _pictures(sources: list[Path]) -> Iterator[Image.Image]:
 
 
 def _crop(picture: Image.Image, kilobytes: float, rng: random.Random) -> Image.Image:
-    """A crop of random size and place, resize_rows by a random factor: large pictures are soft at their full size."""
+    """A crop of random size and place, shrunk by a random factor: large pictures are soft at their full size."""
     scale = (kilobytes * PIXELS_A_KILOBYTE) ** 0.5
     side = scale * rng.uniform(0.93, 1.07)
     ratio = rng.choice((4 / 3, 3 / 2, 3 / 4))

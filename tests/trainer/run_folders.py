@@ -12,7 +12,7 @@ from PIL import Image
 from trainer.config import RunConfig
 from trainer.decisions import Decision
 from trainer.evaluation.details import Details, picture_name, write_report
-from trainer.report.evaluated import Evaluated
+from trainer.report.evaluated import StoredEvaluation
 from trainer.runs.history import Start
 
 STEPS = 10  # an epoch
@@ -69,14 +69,14 @@ def jpeg(colour: tuple[int, int, int] = (200, 30, 30), side: int = 48) -> bytes:
 def write_evaluation(
     run: Path, classes: tuple[str, ...], rows: int, worst: int = 5, split: str = "val", **other: Any
 ) -> Path:
-    """RUN/eval/<split>: row i is of class i and taken for the next class where i is a multiple of three."""
+    """RUN/eval/<split>: row i is of class i and predicted as the next class if i is a multiple of three."""
     labels = np.arange(rows, dtype=np.int32) % len(classes)
     guesses = (labels + (np.arange(rows) % 3 == 0)) % len(classes)
     logits = np.zeros((rows, len(classes)), np.float32)
     logits[np.arange(rows), guesses] = 5 + np.arange(rows) / rows
     details = Details(classes, worst)
     details.add(logits, labels, [f"{classes[label]}/{row}.jpg" for row, label in enumerate(labels)])
-    found = Evaluated(
+    found = StoredEvaluation(
         folder=run,
         split=split,
         dataset="/data/flowers",

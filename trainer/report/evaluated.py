@@ -1,4 +1,4 @@
-"""The evaluations that `trainer eval` has left in a run folder, read back without MindSpore."""
+"""Evaluations saved by `trainer eval` in a run folder, read without MindSpore."""
 
 import json
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from trainer.evaluation.details import REPORT, ClassScore, WorstRow, picture_nam
 from trainer.runs.folder import EVALUATIONS
 
 MAX_REPORT_BYTES = 1 << 30
-MAX_PICTURE_BYTES = 1 << 20  # what trainer eval writes is a few dozen KB; anything larger is not from there
+MAX_PICTURE_BYTES = 1 << 20  # trainer eval writes a few dozen KB; larger files are not its own
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """One evaluation: of the checkpoint of `epoch` and `step` (None: it was made by a version that did not say).
+class StoredEvaluation:
+    """An evaluation of the checkpoint of `epoch` and `step` (None: not recorded by an older version).
 
-    `confusion` is int64 (classes, classes), [label, predicted]. `folder` also holds a picture of each of the `worst`.
+    `confusion` is int64 (classes, classes), [label, predicted]. `folder` also has a picture of each of the `worst`.
     """
 
     folder: Path
@@ -39,49 +39,49 @@ class Evaluated:
     confusion: NDArray[np.int64]
     worst: tuple[WorstRow, ...]
 
-    def picture(self, place: int) -> bytes | None:
-        """The JPEG of the worst row at `place`, None when it is not there."""
-        path = self.folder / picture_name(place)
+    def picture(self, number: int) -> bytes | None:
+        """Return the JPEG of worst row `number`, from 0; None if it is missing."""
+        path = self.folder / picture_name(number)
         try:
             return read_regular(path, MAX_PICTURE_BYTES)
         except (OSError, ContractError):
             return None
 
 
-def read_evaluations(run: Path) -> tuple[tuple[Evaluated, ...], list[tuple[str, str]]]:
-    """Those in RUN/eval, by split; and of each that cannot be read its file and why."""
-    found: list[Evaluated] = []
+def read_evaluations(run: Path) -> tuple[tuple[StoredEvaluation, ...], list[tuple[str, str]]]:
+    """Return the evaluations in RUN/eval, by split, and (file, reason) of those that cannot be read."""
+    evaluations: list[StoredEvaluation] = []
     unread: list[tuple[str, str]] = []
     for path in sorted((run / EVALUATIONS).glob(f"*/{REPORT}")):
         try:
-            said = json.loads(read_regular(path, MAX_REPORT_BYTES).decode(errors="replace"))
-            found.append(_evaluated(path.parent, said))
+            values = json.loads(read_regular(path, MAX_REPORT_BYTES).decode(errors="replace"))
+            evaluations.append(_evaluation(path.parent, values))
         except (OSError, ContractError, ValueError, TypeError, KeyError, RecursionError) as error:
-            why = f"it cannot be read ({type(error).__name__}: {error}); 'trainer eval' writes it anew"
+            why = f"it cannot be read ({type(error).__name__}: {error}); 'trainer eval' writes it again"
             unread.append((path.relative_to(run).as_posix(), why))
-    return tuple(found), unread
+    return tuple(evaluations), unread
 
 
-def _evaluated(folder: Path, said: dict[str, Any]) -> Evaluated:
-    classes = tuple(ClassScore(**{**one, "name": str(one["name"])}) for one in said["classes"])
-    confusion = np.array(said["confusion"], np.int64)
+def _evaluation(folder: Path, values: dict[str, Any]) -> StoredEvaluation:
+    classes = tuple(ClassScore(**{**one, "name": str(one["name"])}) for one in values["classes"])
+    confusion = np.array(values["confusion"], np.int64)
     if confusion.shape != (len(classes), len(classes)) or not classes:
         raise ValueError(f"a confusion matrix of shape {confusion.shape} for {len(classes)} classes")
-    return Evaluated(
+    return StoredEvaluation(
         folder=folder,
         split=folder.name,
-        dataset=str(said["dataset"]),
-        epoch=_whole(said.get("epoch")),
-        step=_whole(said.get("step")),
-        rows=int(said["rows"]),
-        correct=int(said["correct"]),
-        accuracy=float(said["accuracy"]),
-        top5=None if said["top5"] is None else float(said["top5"]),
-        loss=float(said["loss"]),
-        same_data=bool(said["same_data"]),
+        dataset=str(values["dataset"]),
+        epoch=_whole(values.get("epoch")),
+        step=_whole(values.get("step")),
+        rows=int(values["rows"]),
+        correct=int(values["correct"]),
+        accuracy=float(values["accuracy"]),
+        top5=None if values["top5"] is None else float(values["top5"]),
+        loss=float(values["loss"]),
+        same_data=bool(values["same_data"]),
         classes=classes,
         confusion=confusion,
-        worst=tuple(_worst(one) for one in said["worst"]),
+        worst=tuple(_worst(one) for one in values["worst"]),
     )
 
 

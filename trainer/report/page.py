@@ -1,4 +1,4 @@
-"""Pages: Jinja2 over this program's templates and the look in schemas/page, which both programs share."""
+"""Render HTML pages with Jinja2, from the templates of this package and of schemas/page."""
 
 import base64
 import hashlib
@@ -6,17 +6,16 @@ import importlib
 import logging
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 from trainer.errors import TrainerError
 
 
-def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) -> str:
-    """The page of `template`, whose style has its name; `contents` is a link (id, title) to each section.
+def render(template: str, contents: Iterable[tuple[str, str]], **values: object) -> str:
+    """Return the page of `template`; `contents` are the links (id, title) to its sections.
 
-    All values are escaped; the filter `name` also spells out what would move a cursor or turn the line.
+    All values are escaped; the filter `name` also escapes control characters.
     """
-    need("jinja2")
+    require_packages("jinja2")
     import jinja2
 
     look = resources.files("schemas").joinpath("page")
@@ -41,9 +40,9 @@ def render(template: str, contents: Iterable[tuple[str, str]], **values: Any) ->
     return page
 
 
-def need(*packages: str) -> None:
-    """Raise TrainerError unless these packages of the extra `report` can be imported."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # or it reports at length that it has no home folder
+def require_packages(*packages: str) -> None:
+    """Raise TrainerError if a package of the extra `report` cannot be imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no long warning about a missing home folder
     for package in packages:
         try:
             importlib.import_module(package)
@@ -54,12 +53,12 @@ def need(*packages: str) -> None:
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """The bytes of a picture as an address that holds them."""
+    """Return a picture as a data URI."""
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def printable(text: object, length: int = 300) -> str:
-    """`text` with what would move a cursor, turn the line, or cannot be encoded, escaped; its middle gives way."""
+    """Return `text` with control characters and lone surrogates escaped, and shortened in the middle."""
     shown = str(text)
     if len(shown) > length:
         shown = f"{shown[: length // 2]}…{shown[-length // 2 :]}"
@@ -67,5 +66,5 @@ def printable(text: object, length: int = 300) -> str:
 
 
 def _sha256(script: str) -> str:
-    """The digest by which a content security policy allows a script."""
+    """Return the digest with which a content security policy allows a script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

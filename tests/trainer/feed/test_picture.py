@@ -94,7 +94,7 @@ def sealed(data: bytes, policy: Policy) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(normalise(data, policy).data)).convert("RGB"))
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy(resize=10)], ids=["as it is", "resize_rows"])
+@pytest.mark.parametrize("policy", [Policy(), Policy(resize=10)], ids=["as it is", "shrunk"])
 @pytest.mark.parametrize("name", FILES)
 def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None:
     found, expected = read_picture(FILES[name], asdict(policy)), sealed(FILES[name], policy)
@@ -107,7 +107,7 @@ def test_pixels_are_those_that_dataprep_seals(name: str, policy: Policy) -> None
 @pytest.mark.parametrize(
     "policy",
     [Policy(), Policy(depth_bits=12), Policy(depth_bits=9, resize=10), Policy(depth_range=(-100, 4000.5))],
-    ids=["as it is", "12 bits", "9 bits, resize_rows", "range"],
+    ids=["as it is", "12 bits", "9 bits, shrunk", "range"],
 )
 @pytest.mark.parametrize("name", DEEP)
 def test_deep_pixels_are_those_that_dataprep_seals_or_are_refused_too(name: str, policy: Policy) -> None:
