@@ -21,7 +21,7 @@ PICTURE_BYTES = 2 << 20  # of worst images on a page, divided among its evaluati
 EPOCH_ROWS = 1000  # in the tables of epochs, divided among the runs
 CHOSEN = ("dataset", "model", "recipe", "optimizer")  # settings shown first
 OVERS: tuple[Over, ...] = ("epoch", "step")
-BOTTLENECKS = {FEED: "reading and preparing the data", COMPUTE: "the training step", BALANCED: "data and training step"}
+BOTTLENECKS = {FEED: "the data feed", COMPUTE: "the training step", BALANCED: "data feed and training step alike"}
 
 
 @dataclass(frozen=True)
