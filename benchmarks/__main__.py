@@ -2,8 +2,8 @@
 
     python -m benchmarks write --images FOLDER [--rounds 3] [--only NAME ...] [--json FILE]
 
-FOLDER has class folders (make one with python -m benchmarks.images). Every way is a process of its own and is measured
-whole; ways take turns, figures are medians, ratios are to the first way. stdout: versions, a JSON line a way, a table.
+FOLDER has class folders (make one with python -m benchmarks.images). Every way is a separate process, measured as a
+whole, in interleaved rounds. Figures are medians, ratios are to the first way. stdout: versions, JSON lines, a table.
 """
 
 import argparse

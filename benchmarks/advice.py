@@ -2,9 +2,9 @@
 
     python -m benchmarks.advice [--only NAME ...] [--seconds 60] [--rounds 3] [--scratch DIR] [--json FILE]
 
-Each situation: the doctor, then real runs of `trainer run` without and with what it recommends, interleaved. A run is
-timed from its first steps on, by the lines of steps.jsonl. Printed are the promised gain, the real one, and their
-quotient, which must be 0.8 or more. Where nothing is recommended, the flag that came nearest must gain little.
+For each situation, run the doctor, then `trainer run` without and with the recommended settings, interleaved. A run is
+timed from its first steps, by the lines of steps.jsonl. Print the promised gain, the real gain, and their ratio, which
+must be 0.8 or more. If nothing is recommended, the most promising flag must gain little.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.measure import ROOT, module
 from benchmarks.situations import SITUATIONS, Situation, SlowDisk, build, forget, with_remedy
 
 ENOUGH = 0.8  # of the promised gain
-NO_GAIN = 1.05 / ENOUGH  # what a flag may gain in a real run that was called without gain
+NO_GAIN = 1.05 / ENOUGH  # most gain in a real run of a flag reported as without gain
 TIMED_S, STARTED_S = 15.0, 240.0
 LEAST_STEPS = 6
 POLL_S = 0.01

@@ -21,7 +21,7 @@ LOW, HIGH = (78, 88), (92, 98)
 
 
 def make_images(out: Path, sources: list[Path], count: int, kilobytes: float, classes: int, seed: int) -> float:
-    """Write `count` JPEGs into class folders of `out`; return their mean size in KB. Raises SystemExit without sources."""
+    """Write `count` JPEGs into class folders of `out`; return their mean KB. Raises SystemExit without sources."""
     rng = random.Random(seed)
     pictures = list(_pictures(sources))
     if not pictures:
@@ -56,7 +56,7 @@ def _pictures(sources: list[Path]) -> Iterator[Image.Image]:
 
 
 def _crop(picture: Image.Image, kilobytes: float, rng: random.Random) -> Image.Image:
-    """Return a crop of random size and position, shrunk by a random factor: large pictures are not sharp at full size."""
+    """Return a random crop, shrunk by a random factor: large pictures are not sharp at full size."""
     scale = (kilobytes * PIXELS_A_KILOBYTE) ** 0.5
     side = scale * rng.uniform(0.93, 1.07)
     ratio = rng.choice((4 / 3, 3 / 2, 3 / 4))

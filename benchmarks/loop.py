@@ -43,8 +43,8 @@ def loop_suite(asked: argparse.Namespace, work: Path) -> Suite:
 def reached(case: str, shared: bool) -> Callable[[Medians], float]:
     """Return the loop as a share of the slower of feed and step; `shared`: or of what all cores can do on both."""
 
-    def ratio(seen: Medians) -> float:
-        feed, compute, loop = (seen[f"{case}: {part}"] for part in PARTS)
+    def ratio(medians: Medians) -> float:
+        feed, compute, loop = (medians[f"{case}: {part}"] for part in PARTS)
         limit = min(feed["images_per_s"], compute["images_per_s"])
         if shared:
             cpu_s = (feed["cpu_ms_an_image"] + compute["cpu_ms_an_image"]) / 1000

@@ -48,15 +48,15 @@ class Run:
 
 
 def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
-    """Run and measure a command; raises RunFailed. With `watch` the peaks of its child processes are polled.
+    """Run and measure a command; raise RunFailed if it fails. `watch` polls the peaks of its child processes.
 
-    Its last line on stdout is taken for figures of its own if it is a JSON object of numbers alone. It runs in a
-    scratch folder, since MindSpore leaves files in the working directory.
+    If its last line on stdout is a JSON object of numbers, these are figures too. It runs in a scratch folder, since
+    MindSpore leaves files in the working directory.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as scratch:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "4", "PYTHONWARNINGS": "ignore"}
         started = time.perf_counter()
-        # A session of its own, so that all that a command has started can be ended with it.
+        # In its own session, so that all processes of the command can be stopped.
         child = subprocess.Popen(command, cwd=scratch, env=env, stdout=out, stderr=err, start_new_session=True)
         late = threading.Event()
         timer = threading.Timer(timeout_s, _end_late, (child.pid, late))

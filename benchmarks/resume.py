@@ -51,7 +51,7 @@ def train(work: Path, out: str, dataset: Path, epochs: int, save_every: int, kil
 
 
 def tensors(run: Path) -> dict[str, bytes]:
-    """Compare all tensors of two checkpoints, with optimizer and averages."""
+    """Return the bytes of all tensors of both checkpoints, with optimizer and averages."""
     import mindspore
 
     found: dict[str, bytes] = {}

@@ -40,11 +40,11 @@ def make():
 
 @dataclass(frozen=True)
 class Situation:
-    """A run that something slows. `side` is that of the stored images in pixels (width, height), of `count` images.
+    """A run with a known bottleneck. `side` is that of the `count` stored images in pixels (width, height).
 
-    `bound` is the right verdict, `slowest` the right part of the feed (None: any), `remedy` how the flags that are
-    recommended must begin (None: nothing is to be recommended). `slow_disk` is in bytes per second. The
-    first `warm_steps` of a run are not timed: their batches were ready while the first step compiled.
+    `bound` is the expected verdict, `slowest` the expected part of the feed (None: any), `remedy` the prefix of the
+    recommended flags (None: no recommendation). `slow_disk` is in bytes per second. The first `warm_steps` of a run
+    are not timed: their batches were prefetched while the first step compiled.
     """
 
     name: str

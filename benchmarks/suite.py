@@ -32,11 +32,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do it. `command` is given a new folder for output, gone after the run.
+    """One way to do it. `command` gets a new output folder, which is removed after the run.
 
     `needs` names packages, `sets` the prepared inputs of its suite, which are made once before the first round.
-    `against` is the way that its ratios are taken to, in place of the suite's first. `rounds` is the most that it is
-    run, for what takes minutes. `watch` polls the memory of child processes.
+    `against` is the baseline of its ratios, if not the first way of the suite. `rounds` limits the rounds of a slow
+    way. `watch` polls the memory of child processes.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Suite:
-    """Ways to compare. The first of them that ran is the baseline of all; ratios are taken of the figures in `by`.
+    """Ways to compare. The first one that ran is the baseline; ratios are computed for the figures in `by`.
 
-    `sets` gives for each prepared input the command that makes it and what that needs. `extra` are further ratios: a
-    name, and a function of the medians of all ways that were run.
+    `sets` has, for each prepared input, the command that makes it and the packages it needs. `extra` are further
+    ratios: a name, and a function of the medians of all ways that ran.
     """
 
     name: str

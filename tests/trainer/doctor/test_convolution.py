@@ -1,4 +1,4 @@
-"""What oneDNN says of a convolution: in the forms of its versions, and by a child on this machine."""
+"""The implementations that oneDNN reports, in the formats of its versions, and by a child on this machine."""
 
 import subprocess
 from typing import Any

@@ -121,7 +121,7 @@ class Recorder:
 
 @pytest.fixture
 def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[str], bool | None]]]:
-    """What is tried for a verdict on a run with these options, in order."""
+    """The trials for a verdict on a run with these options, in order."""
 
     def ask(
         verdict: Verdict, parts: list[Measured] = FOUND.parts, **options: Any
@@ -217,13 +217,13 @@ def test_parts_far_from_the_bottleneck_have_one_turn(
     assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
-def test_fewer_rows_than_a_batch_are_refused_in_a_sentence(make_set: Callable[..., Path]) -> None:
+def test_fewer_rows_than_a_batch_are_rejected(make_set: Callable[..., Path]) -> None:
     done = CliRunner().invoke(cli, ["doctor", str(make_set({"train": 20})), "--device", "CPU"])
     assert isinstance(done.exception, TrainerError)
     assert "a batch of 32 is larger than the train split (20 rows); use --batch-size 20 or less" in str(done.exception)
 
 
-def test_rank_of_msrun_is_refused(stripes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_of_msrun_is_rejected(stripes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MS_ROLE", "MS_WORKER")
     with pytest.raises(TrainerError, match="start it without msrun"):
         diagnose.diagnose(replace(QUICK, dataset=str(stripes)), 6.0, lambda text: None, StopSignals())
