@@ -9,7 +9,7 @@ from trainer.doctor.advice import Advice, recommended
 from trainer.doctor.bench import FILES, PYTHON, Comparison
 from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
-from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Tried
+from trainer.doctor.remedies import NO_GAIN, UNCERTAIN
 from trainer.doctor.stages import Measured
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
@@ -21,6 +21,7 @@ MANY = 10  # shares from here on are shown as multiples
 LEAST_SHARE = 0.01  # of the time of the feed: smaller shares are left out
 AMP = "--amp-level "
 NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
+BOUNDS = {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}
 PARTS = {"read": "reading", "decode": "decoding", "augment": "recipe", "batch": "batching"}
 
 
@@ -31,14 +32,15 @@ def doctor_text(diagnosis: Diagnosis) -> str:
         f"on {diagnosis.device} with {many(diagnosis.cores, 'core')}"
     )
     slowing, others = [[one for one in diagnosis.traps if one.limits is limits] for limits in (True, False)]
+    uncertain = [one for one in diagnosis.advice if one.outcome == UNCERTAIN]
     sections = [
         "\n".join(_wrapped(head)),
         "\n".join(_table(diagnosis)),
         *_convolutions(diagnosis),
-        "\n".join(_wrapped(f"{_name_of(diagnosis.verdict.bound)}: {_verdict(diagnosis)}")),
+        "\n".join(_wrapped(f"{BOUNDS[diagnosis.verdict.bound]}: {_verdict(diagnosis)}")),
         *_other_work(diagnosis),
         *_section("Faster settings (measured interleaved with the current ones):", _helped(diagnosis)),
-        *_section(f"Uncertain ({_longer(diagnosis)} gives a clearer answer):", _uncertain(diagnosis)),
+        *_section(f"Uncertain ({_longer(diagnosis)} gives a clearer answer):", map(_uncertain, uncertain)),
         *_section("Tried, no consistent gain:", _without_gain(diagnosis)),
         *_section("Known problems:", (f"{one.name}: {one.seen}. Fix: {one.remedy}." for one in slowing)),
         *_section("Known problems that do not slow this run:", (f"{one.name}: {one.seen}." for one in others)),
@@ -117,10 +119,6 @@ def _shown(part: Measured, diagnosis: Diagnosis) -> str:
     return NAMES.get(part.part, f"whole {part.part}")
 
 
-def _name_of(bound: str) -> str:
-    return {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}[bound]
-
-
 def _verdict(diagnosis: Diagnosis) -> str:
     verdict, rates = diagnosis.verdict, {part.part: part.images_per_s for part in diagnosis.parts}
     feed, step = rates["feed"], rates[f"step {diagnosis.amp_level}"]
@@ -178,24 +176,18 @@ def _recommendation(advice: Advice) -> str:
     rise = f"{number(one.before)} to {number(one.after)} images/s"
     if one.part != "loop":
         rise = f"{one.part} alone (the other stage takes almost no time) {rise}"
-    return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {_spread(one)}{part}{_price(alone or one)}"
+    spread = f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
+    price = f" ({(alone or one).price})" if (alone or one).price else ""
+    return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {spread}{part}{price}"
 
 
-def _uncertain(diagnosis: Diagnosis) -> list[str]:
-    return [_doubt(one) for one in diagnosis.advice if one.outcome == UNCERTAIN]
-
-
-def _doubt(advice: Advice) -> str:
+def _uncertain(advice: Advice) -> str:
     one = advice.evidence
     what = "whole loop" if one.part == "loop" else f"{one.part} alone"
     why = "" if one.part == "loop" else "; not measured in the whole loop"
     spread = f"{one.lowest:.2f} to {one.highest:.2f}"
     gain = f"{what} {one.gain:.2f} times as fast ({spread}){why}"
     return f"{one.flags}: faster in {one.won} of {one.rounds} rounds, {gain}"
-
-
-def _spread(one: Tried) -> str:
-    return f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
 
 
 def _longer(diagnosis: Diagnosis) -> str:
@@ -223,10 +215,6 @@ def _no_gain(advice: Advice) -> str:
     elif advice.is_idle:
         gains.append("not the bottleneck")
     return ", ".join(gains)
-
-
-def _price(one: Tried) -> str:
-    return f" ({one.price})" if one.price else ""
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

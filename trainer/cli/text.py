@@ -35,8 +35,11 @@ def preview_text(preview: "Preview") -> str:
 
 def dry_run_text(planned: "DryRun", width: int | None) -> str:
     """Return the whole plan; `width` is that of the terminal in columns, None for a file."""
-    calls = "\n  ".join(_wrapped_call(str(call), width) for call in planned.plan.effect.calls)
-    return f"{table(planned.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{_outlook(planned)}"
+    calls = [str(call) for call in planned.plan.effect.calls]
+    if width is not None:
+        calls = [textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6) for call in calls]
+    lines = "\n  ".join(["MindSpore calls:", *calls])
+    return f"{table(planned.plan.decisions, width)}\n\n{lines}\n\n{_outlook(planned)}"
 
 
 def _outlook(planned: "DryRun") -> str:
@@ -47,11 +50,6 @@ def _outlook(planned: "DryRun") -> str:
     note = f"\n{planned.note}" if planned.note else ""
     warnings = "".join(f"\nwarning: {warning}" for warning in planned.plan.warnings)
     return f"{would}{note}{warnings}\nnot checked: {'; '.join(planned.unchecked)}"
-
-
-def _wrapped_call(call: str, width: int | None) -> str:
-    """Return a call, wrapped if the terminal is narrower; it is printed with an indent of two."""
-    return call if width is None else textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6)
 
 
 def eval_text(evaluation: "Evaluation") -> str:

@@ -129,7 +129,8 @@ def examine(session: Session, convolutions: Convolutions | None = None) -> Diagn
     found = _measure(session, compiled, rows)
     verdict = found.verdict
     session.tell(f"bottleneck: {verdict.bound}, at most {verdict.limit:.3g} images/s; trying remedies")
-    rates = _rates({part.part: part for part in found.parts}, found)
+    cores = found.cores if found.device == "CPU" else None
+    rates = _rates_of({part.part: part for part in found.parts}, f"step {found.amp_level}", cores)
     trials = Trials(session, compiled, rates)
     _try(trials, found, rows)
     trials.loop(session.left_s())
@@ -211,10 +212,6 @@ def _sink(plan: RunPlan, turns: dict[str, list[Measurement]]) -> str:
     if WITH_SINK not in turns:
         return _why(plan, "sink")
     return "on" if plan.effect.sink else "off"
-
-
-def _rates(measured: dict[str, Measured], found: Diagnosis) -> Rates:
-    return _rates_of(measured, f"step {found.amp_level}", found.cores if found.device == "CPU" else None)
 
 
 def _rates_of(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:

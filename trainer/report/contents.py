@@ -14,14 +14,12 @@ from trainer.report.confusions import EvaluationView, view_evaluation
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.page import printable, render, require_packages
-from trainer.training.meter import BALANCED, COMPUTE, FEED
 
 PAGE = "report.html"
 PICTURE_BYTES = 2 << 20  # of worst images on a page, divided among its evaluations
 EPOCH_ROWS = 1000  # in the tables of epochs, divided among the runs
 CHOSEN = ("dataset", "model", "recipe", "optimizer")  # settings shown first
 OVERS: tuple[Over, ...] = ("epoch", "step")
-BOTTLENECKS = {FEED: "the data feed", COMPUTE: "the training step", BALANCED: "data feed and training step alike"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,6 @@ def _view(run: Run, result: Outcome, epoch_rows: int) -> dict[str, Any]:
     return {
         "run": run,
         "outcome": result,
-        "bottleneck": None if result.bound is None else BOTTLENECKS[result.bound],
         "settings": tables.settings(settings(run)),
         "chosen": [(name, printable(value)) for name in CHOSEN if (value := _chosen(run, name)) is not None],
         "command": command(run),

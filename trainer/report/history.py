@@ -112,7 +112,7 @@ def read_run(folder: Path) -> Run:
     if not any((folder / name).is_file() for name in (CONFIG, METRICS, STEPS, RESULT)):
         what = "has no run" if folder.is_dir() else "is not a folder"
         raise (TrainerError if folder.exists() else WrongUsage)(f"{folder} {what}; give the --out of a 'trainer run'")
-    notes: list[Missing] = []
+    notes = [Missing(name, why) for name, why in ABSENT.items() if not (folder / name).is_file()]
     options, result = _object(folder, CONFIG, notes), _object(folder, RESULT, notes)
     epochs, steps = _by_step(_lines(folder, METRICS, notes)), _by_step(_lines(folder, STEPS, notes))
     starts = tuple(_starts(folder, notes))
@@ -129,7 +129,7 @@ def read_run(folder: Path) -> Run:
         nonfinite=_object(folder, NONFINITE, notes),
         evaluations=evaluations,
         in_training=_is_locked(folder),
-        missing=(*_absent(folder), *notes),
+        missing=tuple(notes),
     )
 
 
@@ -139,10 +139,6 @@ ABSENT = {
     METRICS: "no epoch has ended yet, or the file was removed: no curves by epoch",
     STEPS: "no step has been logged yet (--log-every), or the file was removed: no curves by step",
 }
-
-
-def _absent(folder: Path) -> list[Missing]:
-    return [Missing(name, why) for name, why in ABSENT.items() if not (folder / name).is_file()]
 
 
 def _object(folder: Path, name: str, notes: list[Missing]) -> Line | None:
