@@ -96,7 +96,7 @@ def _end(session: int) -> None:
 def _last_line(file: IO[bytes]) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "no output"
 
 
 def _told(file: IO[bytes]) -> dict[str, float]:

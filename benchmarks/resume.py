@@ -4,7 +4,7 @@
 
 SET is a sealed dataset, best of some hundred small images: with a tiny model of its own the whole takes minutes. For
 each step a run is killed there (SIGKILL) and started again. stdout: a JSON line per step. Ratios are to the first new
-step of a run that begins, measured beside each resume.
+step of a new run, measured with each resume.
 """
 
 import argparse

@@ -126,22 +126,22 @@ def examine(session: Session, convolutions: Convolutions | None = None) -> Diagn
     session.tell(f"measuring for about {session.seconds:.0f} s, starting with compilation")
     compiled = CompiledStep(session.plan, session.home)
     rows = sample_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
-    found = _measure(session, compiled, rows)
-    verdict = found.verdict
+    diagnosis = _measure(session, compiled, rows)
+    verdict = diagnosis.verdict
     session.tell(f"bottleneck: {verdict.bound}, at most {verdict.limit:.3g} images/s; trying remedies")
-    cores = found.cores if found.device == "CPU" else None
-    rates = _rates_of({part.part: part for part in found.parts}, f"step {found.amp_level}", cores)
+    cores = diagnosis.cores if diagnosis.device == "CPU" else None
+    rates = _rates_of({part.part: part for part in diagnosis.parts}, f"step {diagnosis.amp_level}", cores)
     trials = Trials(session, compiled, rates)
-    _try(trials, found, rows)
+    _try(trials, diagnosis, rows)
     trials.loop(session.left_s())
-    found.tried += trials.tried
-    found.advice = conclude(found.tried, rates)
-    found.failed, found.left_out = trials.failed, found.left_out + trials.left_out
-    found.asked_seconds = session.seconds
-    found.convolutions = convolutions
-    found.traps = find_traps(observe(session.plan, found))
-    found.seconds = round(session.spent_s, 1)
-    return found
+    diagnosis.tried += trials.tried
+    diagnosis.advice = conclude(diagnosis.tried, rates)
+    diagnosis.failed, diagnosis.left_out = trials.failed, diagnosis.left_out + trials.left_out
+    diagnosis.asked_seconds = session.seconds
+    diagnosis.convolutions = convolutions
+    diagnosis.traps = find_traps(observe(session.plan, diagnosis))
+    diagnosis.seconds = round(session.spent_s, 1)
+    return diagnosis
 
 
 def _measure(session: Session, compiled: CompiledStep, rows: list[Row]) -> Diagnosis:
@@ -164,7 +164,7 @@ def _measure(session: Session, compiled: CompiledStep, rows: list[Row]) -> Diagn
     verdict = judge(_rates_of(measured, step.name, cores if effect.device == "CPU" else None))
     turns |= _loop_turns(session, compiled, full=verdict.bound != FEED)
     measured = medians(turns)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         dataset=str(plan.folder),
         device=effect.device,
         cores=cores,
@@ -182,12 +182,12 @@ def _measure(session: Session, compiled: CompiledStep, rows: list[Row]) -> Diagn
     if WITH_SINK in turns:
         on, off = ([turn.images_per_s for turn in turns[name]] for name in (WITH_SINK, WITHOUT_SINK))
         other = weigh(Remedy("--no-sink"), "loop", on, off) if effect.sink else weigh(Remedy("--sink"), "loop", off, on)
-        found.tried.append(other)
+        diagnosis.tried.append(other)
     limiting = min(("feed", step.name), key=lambda name: measured[name].images_per_s)
     done = min(len(turns[name]) for name in (limiting, WITHOUT_SINK))
     if done < ROUNDS:
-        found.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are inaccurate, use more --seconds")
-    return found
+        diagnosis.left_out.append(f"{ROUNDS - done} of {ROUNDS} rounds: the figures are inaccurate, use more --seconds")
+    return diagnosis
 
 
 def _stage_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurement]]:
@@ -214,15 +214,15 @@ def _sink(plan: RunPlan, turns: dict[str, list[Measurement]]) -> str:
     return "on" if plan.effect.sink else "off"
 
 
-def _rates_of(seen: dict[str, Measured], step: str, cores: int | None) -> Rates:
+def _rates_of(measured: dict[str, Measured], step: str, cores: int | None) -> Rates:
     return Rates(
-        read=seen["read"].images_per_s,
-        decode=seen["decode"].images_per_s,
-        augment=seen["augment"].images_per_s,
-        feed=seen["feed"].images_per_s,
-        step=seen[step].images_per_s,
-        feed_cpu_s=seen["feed"].cores / seen["feed"].images_per_s,
-        step_cpu_s=seen[step].cores / seen[step].images_per_s,
+        read=measured["read"].images_per_s,
+        decode=measured["decode"].images_per_s,
+        augment=measured["augment"].images_per_s,
+        feed=measured["feed"].images_per_s,
+        step=measured[step].images_per_s,
+        feed_cpu_s=measured["feed"].cores / measured["feed"].images_per_s,
+        step_cpu_s=measured[step].cores / measured[step].images_per_s,
         cores=cores,
     )
 
@@ -238,37 +238,37 @@ def _why(plan: RunPlan, setting: str) -> str:
     return next(decision.why for decision in plan.decisions if decision.setting == setting)
 
 
-def _try(trials: Trials, found: Diagnosis, rows: list[Row]) -> None:
+def _try(trials: Trials, diagnosis: Diagnosis, rows: list[Row]) -> None:
     """Try remedies for the bottleneck, then for the other stage unless it is far from the bottleneck."""
-    session, verdict = trials.session, found.verdict
+    session, verdict = trials.session, diagnosis.verdict
     main, other = ("step", "feed") if verdict.bound == COMPUTE else ("feed", "step")
     for part, share in ((main, MAIN_TRIALS), (other, OTHER_TRIALS)):
         if part == other and verdict.ratio >= FAR and not verdict.limits(part):
             break
         if part == "feed" and verdict.limits("feed"):
-            _try_feed(trials, found, rows, session.left_s(share))
+            _try_feed(trials, diagnosis, rows, session.left_s(share))
         elif part == "step":
-            _try_step(trials, found, session.left_s(share), must=part == main)
+            _try_step(trials, diagnosis, session.left_s(share), must=part == main)
     if not trials.promising:  # no trials in the whole loop: their time is free
         trials.try_left_out(session.left_s())
 
 
-def _try_step(trials: Trials, found: Diagnosis, seconds: float, must: bool) -> None:
+def _try_step(trials: Trials, diagnosis: Diagnosis, seconds: float, must: bool) -> None:
     """Try all remedies of the step; if it is not the bottleneck, only the levels of mixed precision for the table."""
     plan = trials.session.plan
-    remedies = amp_remedies(found.device, found.amp_level)
-    if found.verdict.limits("step"):
+    remedies = amp_remedies(diagnosis.device, diagnosis.amp_level)
+    if diagnosis.verdict.limits("step"):
         graph, rows = plan.effect.graph, plan.train_split.rows
-        remedies = step_remedies(plan.config, found.device, found.amp_level, graph, rows)
-    remedies += jit_remedies(plan.config, found.device, plan.effect.graph)
+        remedies = step_remedies(plan.config, diagnosis.device, diagnosis.amp_level, graph, rows)
+    remedies += jit_remedies(plan.config, diagnosis.device, plan.effect.graph)
     trials.step(remedies, seconds, must)
 
 
-def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float) -> None:
+def _try_feed(trials: Trials, diagnosis: Diagnosis, rows: list[Row], seconds: float) -> None:
     plan = trials.session.plan
-    reading = _reading(plan, found)
-    threads = (plan.effect.workers, plan.effect.prefetch, found.cores)
-    conditions = FeedConditions(*threads, found.image_size, found.short_side, reading)
+    reading = _reading(plan, diagnosis)
+    threads = (plan.effect.workers, plan.effect.prefetch, diagnosis.cores)
+    conditions = FeedConditions(*threads, diagnosis.image_size, diagnosis.short_side, reading)
     remedies = feed_remedies(plan.config, plan.recipe, conditions)
     share = seconds / max(1, len(remedies))
     for remedy in remedies:
@@ -280,25 +280,25 @@ def _try_feed(trials: Trials, found: Diagnosis, rows: list[Row], seconds: float)
     trials.feed(flags, len(flags) * share)
 
 
-def _reading(plan: RunPlan, found: Diagnosis) -> bool:
+def _reading(plan: RunPlan, diagnosis: Diagnosis) -> bool:
     """Return True if reading is the slowest part of the feed and rows do not come from the cache."""
-    read = next(part for part in found.parts if part.part == "read")
-    is_read = found.storage.network or read.storage_bytes >= FROM_STORAGE * _row_bytes(plan)
-    return found.verdict.limits("feed") and found.verdict.slowest == "read" and is_read
+    read = next(part for part in diagnosis.parts if part.part == "read")
+    is_read = diagnosis.storage.network or read.storage_bytes >= FROM_STORAGE * _row_bytes(plan)
+    return diagnosis.verdict.limits("feed") and diagnosis.verdict.slowest == "read" and is_read
 
 
 def _row_bytes(plan: RunPlan) -> int:
     return sum(shard.bytes for shard in plan.train_split.shards) // plan.train_split.rows
 
 
-def observe(plan: RunPlan, found: Diagnosis) -> Observation:
+def observe(plan: RunPlan, diagnosis: Diagnosis) -> Observation:
     """Return the input of the traps, from the plan and the measurements."""
     effect, config, files = plan.effect, plan.config, len(plan.train_split.shards)
     readers = -(-effect.workers // READING)
-    feed = next(part for part in found.parts if part.part == "feed")
-    gains = {one.flags: one.gain for one in found.tried if one.part != "loop"}
+    feed = next(part for part in diagnosis.parts if part.part == "feed")
+    gains = {one.flags: one.gain for one in diagnosis.tried if one.part != "loop"}
     set_bytes = sum(shard.bytes for shard in plan.train_split.shards)
-    reference, kernels_gain = _reference(found.convolutions)
+    reference, kernels_gain = _reference(diagnosis.convolutions)
     return Observation(
         device=effect.device,
         graph=effect.graph,
@@ -308,12 +308,12 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         sink_why=_why(plan, "sink"),
         workers=effect.workers,
         workers_asked=config.workers,
-        cores=found.cores,
+        cores=diagnosis.cores,
         cores_busy=feed.cores,
-        feed_bound=found.verdict.bound == FEED,
-        feed_limits=found.verdict.limits("feed"),
-        step_limits=found.verdict.limits("step"),
-        reading_limits=_reading(plan, found),
+        feed_bound=diagnosis.verdict.bound == FEED,
+        feed_limits=diagnosis.verdict.limits("feed"),
+        step_limits=diagnosis.verdict.limits("step"),
+        reading_limits=_reading(plan, diagnosis),
         readers=effect.readers,
         readers_wanted=readers,
         files=files,
@@ -321,22 +321,22 @@ def observe(plan: RunPlan, found: Diagnosis) -> Observation:
         open_files_limit=max_open_files(),
         batch_size=config.batch_size,
         image_side=plan.pixels.size,
-        short_side=found.short_side,
+        short_side=diagnosis.short_side,
         resize_side=resize_side(plan.pixels.size),
         python_ops=python_ops(train_transforms(plan.recipe, plan.pixels)),
         mixing=mixes(plan.recipe),
         mixing_flags=without_extras(plan.recipe) or None,
-        limit_per_s=found.verdict.limit,
-        storage=found.storage.kind,
-        network=found.storage.network,
-        cold_per_s=found.storage.cold_rows_per_s,
-        cached_per_s=found.storage.cached_rows_per_s,
+        limit_per_s=diagnosis.verdict.limit,
+        storage=diagnosis.storage.kind,
+        network=diagnosis.storage.network,
+        cold_per_s=diagnosis.storage.cold_rows_per_s,
+        cached_per_s=diagnosis.storage.cached_rows_per_s,
         batch_gain=gains.get(f"--batch-size {2 * config.batch_size}"),
         graph_gain=gains.get(GRAPH),
         o2_gain=gains.get(O2),
         fits_in_memory=set_bytes <= usable_memory(),
-        useless_flags=tuple(one.flags for one in found.advice if one.outcome == NO_GAIN and not one.is_idle),
-        idle_flags=tuple(one.flags for one in found.advice if one.is_idle),
+        useless_flags=tuple(one.flags for one in diagnosis.advice if one.outcome == NO_GAIN and not one.is_idle),
+        idle_flags=tuple(one.flags for one in diagnosis.advice if one.is_idle),
         kernels_asked="default" if effect.kernels is None else effect.kernels.decision.asked,
         reference=reference,
         kernels_gain=kernels_gain,

@@ -108,8 +108,8 @@ def _draw_into(axes: Any, chart: Chart) -> None:
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
     elif chart.unit:
         axes.set_ylabel(chart.unit)
-    for place in chart.marks:
-        axes.axvline(place, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
+    for mark in chart.marks:
+        axes.axvline(mark, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
     ends = [_draw_curve(axes, curve, DOTTED if chart.over == "epoch" else 1) for curve in chart.curves]
     if not chart.log:
         _scale(axes, chart)

@@ -92,7 +92,7 @@ class Run:
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
     """Read run folders; name each by the last parts of its path. Raises TrainerError for a folder without a run."""
     resolved = [folder.resolve() for folder in folders]
-    twice = [folder for place, folder in enumerate(resolved) if folder in resolved[:place]]
+    twice = [folder for index, folder in enumerate(resolved) if folder in resolved[:index]]
     if twice:
         raise TrainerError(f"{twice[0]} is given twice; name each run once")
     return tuple(replace(read_run(one), name=name) for one, name in zip(resolved, short_names(resolved), strict=True))
