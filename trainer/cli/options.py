@@ -197,7 +197,11 @@ run_options = options(
     training_options,
     click.option("--autotune", is_flag=True, help="Let MindSpore tune --workers and --prefetch."),
     click.option(
-        "--max-overflows", type=click.IntRange(1), default=20, show_default=True, help="Stop after this many consecutive overflows."
+        "--max-overflows",
+        type=click.IntRange(1),
+        default=20,
+        show_default=True,
+        help="Stop after this many consecutive overflows.",
     ),
     click.option("--patience", type=click.IntRange(1), help="Stop after so many epochs without a better accuracy."),
     click.option("--save-every", type=click.IntRange(1), metavar="STEPS", help="Also save within epochs."),
@@ -217,7 +221,10 @@ run_options = options(
     click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between log lines."),
     click.option("--tensorboard", is_flag=True, help="Also write event files (needs the extra 'tensorboard')."),
     click.option(
-        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own. Repeatable."
+        "--monitor",
+        type=click.Choice(["LossMonitor", "TimeMonitor"]),
+        multiple=True,
+        help="MindSpore's own. Repeatable.",
     ),
     click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
 )

@@ -14,10 +14,10 @@ from mindspore.dataset import vision
 from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.device.context import apply, this_machine
-from trainer.doctor.class_folders import ENDINGS, ClassImages, write_links, class_images
-from trainer.doctor.samples import MOST_BYTES, Row, write_files, write_dataset, rejected_files, sample_rows
+from trainer.doctor.class_folders import ENDINGS, ClassImages, class_images, write_links
+from trainer.doctor.samples import MOST_BYTES, Row, rejected_files, sample_rows, write_dataset, write_files
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Measured, Stage, feeding, pipeline_stage, medians
+from trainer.doctor.stages import Measured, Stage, feeding, medians, pipeline_stage
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed.picture import plain_picture
 from trainer.feed.pipeline import batched, cause, check_labels, pipeline_errors, train_transforms, try_recipe

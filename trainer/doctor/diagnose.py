@@ -26,7 +26,7 @@ from trainer.doctor.remedies import (
     weigh,
     without_extras,
 )
-from trainer.doctor.samples import Row, short_sides, sample_rows
+from trainer.doctor.samples import Row, sample_rows, short_sides
 from trainer.doctor.session import Session
 from trainer.doctor.stages import (
     CompiledStep,
@@ -37,10 +37,10 @@ from trainer.doctor.stages import (
     decoding,
     feeding,
     loop_stage,
+    medians,
     pipeline_stage,
     reading,
     step_stage,
-    medians,
 )
 from trainer.doctor.storage import Storage, measure_storage
 from trainer.doctor.traps import GRAPH, O2, Observation, Trap, find_traps

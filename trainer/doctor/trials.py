@@ -11,7 +11,7 @@ from schemas.counting import many
 from trainer.doctor.advice import decides_alone, for_the_loop
 from trainer.doctor.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
-from trainer.doctor.samples import Row, write_dataset, resize_rows
+from trainer.doctor.samples import Row, resize_rows, write_dataset
 from trainer.doctor.session import Session
 from trainer.doctor.stages import CompiledStep, Measurement, Stage, feeding, loop_stage, pipeline_stage, step_stage
 from trainer.doctor.storage import drop_from_cache

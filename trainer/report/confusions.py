@@ -92,8 +92,8 @@ def _matrix(evaluation: StoredEvaluation) -> tuple[tuple[tuple[int, float], ...]
 
 def _worst(evaluation: StoredEvaluation, picture_bytes: int) -> tuple[WorstImage, ...]:
     rows = []
-    for number, one in enumerate(evaluation.worst):
-        content = evaluation.picture(number)
+    for index, one in enumerate(evaluation.worst):
+        content = evaluation.picture(index)
         if content is not None and len(content) > picture_bytes:
             content, picture_bytes = None, 0  # no pictures after the first one without space
         picture_bytes -= len(content or b"")

@@ -136,12 +136,17 @@ def text_of(*tried: Tried, rates: Rates = RATES, **changes: object) -> str:
 def test_gain_in_some_rounds_is_uncertain() -> None:
     text = text_of(trial("--a", "feed", 100, 1.4, 1.45, 0.9), asked_seconds=60.0)
     assert "- none is certain; see below. Uncertain (--seconds 120 gives a clearer answer):" in text
-    assert "- --a: faster in 2 of 3 rounds, feed alone 1.40 times as fast (0.90 to 1.45); not measured in the whole" in text
+    assert (
+        "- --a: faster in 2 of 3 rounds, feed alone 1.40 times as fast (0.90 to 1.45); not measured in the whole"
+        in text
+    )
     assert "no consistent gain" not in text
 
 
 def test_loop_that_gained_in_some_rounds_is_uncertain_with_its_own_figures() -> None:
-    text = text_of(trial("--a", "feed", 100, 1.5, 1.5, 1.5), trial("--a", "loop", 90, 1.3, 0.8, 1.2), asked_seconds=30.0)
+    text = text_of(
+        trial("--a", "feed", 100, 1.5, 1.5, 1.5), trial("--a", "loop", 90, 1.3, 0.8, 1.2), asked_seconds=30.0
+    )
     assert "Uncertain (--seconds 60 gives" in text
     assert "- --a: faster in 2 of 3 rounds, whole loop 1.20 times as fast (0.80 to 1.30) Known" in text
 
@@ -192,7 +197,9 @@ def test_cores_that_are_shared_are_named_as_the_limit() -> None:
     verdict = replace(FOUND.verdict, bound=BALANCED, ratio=1.02, limit=150.0, shared=True)
     text = " ".join(doctor_text(replace(FOUND, verdict=verdict)).split())
     assert "Balanced: the feed delivers 200 images/s, the step processes 640, within a tenth of each other" in text
-    assert "Both share 2 cores, so the loop cannot exceed 150 images/s. The whole loop reaches 180 images/s, 120%" in text
+    assert (
+        "Both share 2 cores, so the loop cannot exceed 150 images/s. The whole loop reaches 180 images/s, 120%" in text
+    )
 
 
 def test_loop_is_that_of_the_requested_sink() -> None:

@@ -6,7 +6,11 @@ from trainer.cli.text import error_tables, predict_text
 from trainer.evaluation.details import ClassScore, WorstRow
 from trainer.evaluation.predict import Predicted
 
-CLASSES = (ClassScore("a", 1, 1, 1.0, None, 0), ClassScore("b", 2, 1, 0.5, "a", 1), ClassScore("c", 3, 2, 2 / 3, "b", 1))
+CLASSES = (
+    ClassScore("a", 1, 1, 1.0, None, 0),
+    ClassScore("b", 2, 1, 0.5, "a", 1),
+    ClassScore("c", 3, 2, 2 / 3, "b", 1),
+)
 WORST = (WorstRow("k4", "b", "a", 0.1, 9.0), WorstRow("k1", "a", "a", 0.4, 2.0), WorstRow("k2", "c", "b", 0.3, 1.0))
 
 

@@ -64,7 +64,9 @@ def test_what_mixes_and_erases_is_tried_without() -> None:
 def test_idle_cores_are_tried_and_one_core_has_nothing_to_try() -> None:
     few = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=2))
     assert flags(few)[0] == "--workers 8"
-    one = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=1, cores=1, prefetch=128))
+    one = feed_remedies(
+        CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=1, cores=1, prefetch=128)
+    )
     assert one == []
 
 

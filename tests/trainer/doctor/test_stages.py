@@ -3,14 +3,14 @@
 import pytest
 
 from trainer.doctor.stages import (
-    LEAST_TURN_S,
     CHECK_S,
+    LEAST_TURN_S,
     Measurement,
     Stage,
     Timer,
     measure,
-    medians,
     measure_in_rounds,
+    medians,
     wait_until_idle,
 )
 
