@@ -4,9 +4,8 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -28,7 +27,7 @@ from trainer.cli.options import (
     training_options,
 )
 from trainer.cli.program import FAILED, run_program
-from trainer.cli.progress import Command, make_progress, settings_shower, terminal_width
+from trainer.cli.progress import Group, make_progress, settings_shower, terminal_width
 from trainer.cli.quiet import before_mindspore, need_temporary_folder, quieten
 from trainer.cli.text import dry_run_text, eval_text, export_text, predict_text, preview_text, train_text
 from trainer.config import RunConfig
@@ -38,8 +37,11 @@ from trainer.evaluation.row_output import rows_to
 from trainer.runs.result import TrainResult
 from trainer.signals import StopSignals
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mindspore-dataprep")
 def cli() -> None:
     """Train, evaluate and use an image classifier on a dataset made by `dataprep shard`.
@@ -49,8 +51,6 @@ def cli() -> None:
     130/143 interrupted (the same command resumes; not with --ranks).
     """
 
-
-cli.command_class = Command
 
 
 @cli.command(short_help="Train on a dataset.")
@@ -116,7 +116,7 @@ def run(
         click.echo(label("Warning", "yellow", sys.stderr) + result.warning, err=True)
 
 
-def _as_json(result: Any) -> str:
+def _as_json(result: "DataclassInstance") -> str:
     return json.dumps(dataclasses.asdict(result))
 
 
@@ -242,7 +242,6 @@ def predict(
         sealed = job.is_sealed(inputs)
         name = "key" if sealed else "path"
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
-        write: Callable[[Any], None]
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
         done = job.predict(Path(checkpoint), inputs, config, split, top, write, settings_shower(verbose), stop.check)
     for line in done.passed_over.lines():

@@ -31,7 +31,9 @@ BY_DEVICE = "[default: by device]"
 class PathType(click.Path):
     """click.Path that rejects a relative path if the working directory cannot be entered, and gives the cause."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
         """Convert and check the value as click.Path does."""
         problem = directory_problem(os.fspath(value))
         if problem:
@@ -70,7 +72,7 @@ def _near_key(key: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(known))}"
 
 
-def _check_value(option: click.Parameter, context: click.Context, path: str, key: str, value: Any) -> None:
+def _check_value(option: click.Parameter, context: click.Context, path: str, key: str, value: object) -> None:
     """Convert the value with click; raise WrongUsage with the name of the file if that fails."""
     if getattr(option, "multiple", False) and not isinstance(value, list):
         raise WrongUsage(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")

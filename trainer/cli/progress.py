@@ -21,11 +21,17 @@ LARGE = 1e4  # from here on four digits are shown instead of four decimals
 class Command(click.Command):
     """A command that first warns which lists of its --config file are overridden."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         for replaced in () if rank.launched() else replaced_lists(ctx):  # the launcher has warned
             click.echo(label("Warning", "yellow", sys.stderr) + replaced, err=True)
         return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
 
 
 class Lines:

@@ -1,9 +1,8 @@
 """Remedies: the flags that are worth a trial, and when a trial leads to a recommendation. Pure."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainer.config import RunConfig, is_own
 from trainer.device.precision import AMP_LEVELS
@@ -29,7 +28,7 @@ class Remedy:
     """
 
     flags: str
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, object] = field(default_factory=dict)
     resize: int | None = None
     price: str = ""
     copy: bool = False
@@ -120,7 +119,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, conditions: FeedConditions)
         found.append(Remedy(RESIZE.format(side), resize=side, price="discards pixels"))
     if is_own(config.recipe) or config.recipe in CHEAPER:
         cheaper = CHEAPER.get(config.recipe, "imagenet")
-        changes: dict[str, Any] = {"recipe": cheaper}
+        changes: dict[str, object] = {"recipe": cheaper}
         flags = f"--recipe {cheaper}"
         if config.image_size is None and RECIPES[cheaper].image_size != conditions.image_side:
             changes["image_size"] = conditions.image_side

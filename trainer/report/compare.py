@@ -135,7 +135,7 @@ def outcome(run: Run) -> Outcome:
 def _best(run: Run) -> Line:
     """Return the epoch whose weights are in best.ckpt: the later one of equals."""
     scored = [line for line in run.epochs if number(line.get("val_accuracy")) is not None]
-    return max(reversed(scored), key=lambda line: float(line["val_accuracy"]), default={})
+    return max(reversed(scored), key=lambda line: number(line["val_accuracy"]) or 0.0, default={})
 
 
 def _numbers(run: Run, name: str) -> Iterator[float]:

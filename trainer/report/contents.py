@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.storage.files import write_whole
 from trainer.errors import disk_error
@@ -96,7 +95,7 @@ def _class_tables(evaluations: Sequence[EvaluationView]) -> dict[str, tables.Tab
     return {split: tables.class_accuracies(views) for split, views in comparable.items()}
 
 
-def _view(run: Run, result: Outcome, epoch_rows: int) -> dict[str, Any]:
+def _view(run: Run, result: Outcome, epoch_rows: int) -> dict[str, object]:
     """Return the values of one run for the template, with the last `epoch_rows` epochs."""
     return {
         "run": run,
@@ -118,6 +117,6 @@ def _chosen(run: Run, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _nonfinite(line: Line) -> dict[str, Any]:
+def _nonfinite(line: Line) -> dict[str, object]:
     images = tables.nonfinite_images(line.get("images"))
     return {"what": line.get("what"), "inputs": line.get("inputs"), "table": images}

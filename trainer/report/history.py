@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from trainer.report.series import Floats, Series
 from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
 from trainer.runs.history import Start
 
-Line = dict[str, Any]
+Line = dict[str, object]
 MAX_BYTES = 4 << 30  # per file
 
 

@@ -20,7 +20,7 @@ class Table:
     """
 
     columns: list[tuple[str, str]]
-    rows: Sequence[Sequence[str | Cell]]
+    rows: Sequence[Sequence[object]]
 
 
 def share(value: float | None) -> Cell:
