@@ -168,7 +168,7 @@ def _stop_signals() -> StopSignals:
 @click.argument("dataset", type=PathType())
 @click.option("--split", default="val", show_default=True, help="train, val or test")
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
-@click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images to list, by loss.")
+@click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to list.")
 @click.option("--report", type=PathType(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
