@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from schemas.counting import many
 from schemas.process.locale import use_utf8
 from schemas.process.streams import prepare_streams, print_result
 from schemas.process.working_directory import directory_problem
+from trainer.cli import text
 from trainer.cli.labels import label
 from trainer.cli.options import (
     VERBOSE_HELP,
@@ -29,7 +29,6 @@ from trainer.cli.options import (
 from trainer.cli.program import FAILED, run_program
 from trainer.cli.progress import Group, make_progress, settings_shower, terminal_width
 from trainer.cli.quiet import before_mindspore, need_temporary_folder, quieten
-from trainer.cli.text import dry_run_text, eval_text, export_text, predict_text, preview_text, train_text
 from trainer.config import RunConfig
 from trainer.device import rank
 from trainer.errors import TrainerError, WrongUsage
@@ -91,14 +90,14 @@ def run(
         from trainer.plan.dry_run import foresee
 
         planned = foresee(config, Path.cwd(), plan_cores, plan_memory)
-        _print(json.dumps(planned.to_dict()) if as_json else dry_run_text(planned, terminal_width(sys.stdout)))
+        _print(json.dumps(planned.to_dict()) if as_json else text.dry_run_text(planned, terminal_width(sys.stdout)))
         return
     need_temporary_folder()
     if preview is not None:
         from trainer.plan.preview import draw_preview
 
         drawn = draw_preview(config, Path(preview))
-        _print(_as_json(drawn) if as_json else preview_text(drawn))
+        _print(_as_json(drawn) if as_json else text.preview_text(drawn))
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
         _launch(config.ranks or 1, config.bind)
@@ -109,7 +108,7 @@ def run(
         serve_ranks()
         return
     result = _train(config, verbose)
-    _print_once(_as_json(result) if as_json else train_text(result), result.run)
+    _print_once(_as_json(result) if as_json else text.train_text(result), result.run)
     if result.warning is not None and rank.is_first():
         if not result.learnt:
             raise TrainerError(result.warning)
@@ -120,17 +119,17 @@ def _as_json(result: "DataclassInstance") -> str:
     return json.dumps(dataclasses.asdict(result))
 
 
-def _print(text: str) -> None:
+def _print(result: str) -> None:
     """Print a result; exit with 1 if stdout could not be written."""
-    if not print_result(text):
+    if not print_result(result):
         sys.exit(FAILED)
 
 
-def _print_once(text: str, folder: str) -> None:
+def _print_once(result: str, folder: str) -> None:
     if not rank.under_msrun():
-        _print(text)
+        _print(result)
     elif rank.is_first():
-        rank.note_result(text, folder) if rank.launched() else _print(text)
+        rank.note_result(result, folder) if rank.launched() else _print(result)
 
 
 def _launch(ranks: int, bind: str | None) -> None:
@@ -148,7 +147,7 @@ def _train(config: RunConfig, verbose: bool) -> TrainResult:
 
     result = finished(config)
     if result is not None:
-        click.echo(f"{result.run} is complete; nothing is left to do", err=True)
+        click.echo(text.complete_text(result), err=True)
         return result
     with _stop_signals() as stop:
         from trainer.loop import train
@@ -160,7 +159,7 @@ def _train(config: RunConfig, verbose: bool) -> TrainResult:
 def _stop_signals() -> StopSignals:
     # Enter it before the heavy imports: their threads must not receive the signals.
     # A rank prints nothing: its launcher does.
-    return StopSignals(tell=lambda text: None if rank.launched() else click.echo(text, err=True))
+    return StopSignals(tell=lambda note: None if rank.launched() else click.echo(note, err=True))
 
 
 @cli.command("eval", short_help="Evaluate a checkpoint on a split.")
@@ -198,7 +197,7 @@ def evaluate(
             Path(checkpoint), Path(dataset), split, config, settings_shower(verbose), stop.check, worst
         )
         # Printed before it is saved: the score must not be lost if the folder cannot be written.
-        _print(_as_json(evaluation) if as_json else eval_text(evaluation))
+        _print(_as_json(evaluation) if as_json else text.eval_text(evaluation))
         note = keep_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
     click.echo(note, err=True, nl=bool(note))
 
@@ -246,7 +245,7 @@ def predict(
         done = job.predict(Path(checkpoint), inputs, config, split, top, write, settings_shower(verbose), stop.check)
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
-    click.echo(predict_text(done, out), err=True)
+    click.echo(text.predict_text(done, out), err=True)
     done.passed_over.check()
     if not done.images:
         raise TrainerError("none of the files is an image; see the error in each row")
@@ -282,7 +281,7 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
     from trainer.evaluation.export import export_checkpoint
 
     model = export_checkpoint(Path(checkpoint), model_format, out, config.batch_size, config, settings_shower(verbose))
-    _print(_as_json(model) if as_json else export_text(model))
+    _print(_as_json(model) if as_json else text.export_text(model))
 
 
 @cli.command(short_help="Write an HTML page about runs.")
@@ -302,7 +301,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in page.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    _print(_as_json(page) if as_json else f"{page.file}: {many(page.bytes, 'byte')}")
+    _print(_as_json(page) if as_json else text.report_text(page))
 
 
 @cli.command(short_help="Find the bottleneck, try faster settings.")
@@ -320,7 +319,7 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
         from trainer.cli.doctor_text import doctor_text
         from trainer.doctor.diagnose import diagnose
 
-        diagnosis = diagnose(RunConfig(**settings), seconds, lambda text: click.echo(text, err=True), stop)
+        diagnosis = diagnose(RunConfig(**settings), seconds, lambda note: click.echo(note, err=True), stop)
     _print(_as_json(diagnosis) if as_json else doctor_text(diagnosis))
 
 
@@ -340,7 +339,7 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
         from trainer.cli.doctor_text import bench_text
         from trainer.doctor.bench import compare
 
-        comparison = compare(RunConfig(**settings), against, seconds, lambda text: click.echo(text, err=True), stop)
+        comparison = compare(RunConfig(**settings), against, seconds, lambda note: click.echo(note, err=True), stop)
     _print(_as_json(comparison) if as_json else bench_text(comparison))
 
 

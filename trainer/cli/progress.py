@@ -15,6 +15,7 @@ from trainer.device import rank
 from trainer.training.progress import EpochReport, Progress, StepReport
 
 LEAST_BAR = 6  # columns; measures are dropped before the bar becomes shorter
+RATE, WAIT = "{:.0f} images/s", "data wait {:.0%}"
 LARGE = 1e4  # from here on four digits are shown instead of four decimals
 
 
@@ -140,27 +141,23 @@ def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
 def _measures(report: StepReport) -> list[tuple[int, str]]:
     """Return the measures of a step, in the order of the line, as (priority, text) for `fitting`."""
     parts = [(0, [f"loss {decimals(report.loss)}"])]
-    parts += [(4, [] if report.lr is None else [f"lr {report.lr:.3g}"])]
-    parts += [(5, _rate(report.images_per_s)), (6, _wait(report.data_wait)), (1, _skipped(report.skipped))]
-    parts += [(3, [] if report.best is None else [f"best {report.best:.2%}"])]
+    parts += [(4, _optional("lr {:.3g}", report.lr)), (5, _optional(RATE, report.images_per_s))]
+    parts += [(6, _optional(WAIT, report.data_wait)), (1, _skipped(report.skipped))]
+    parts += [(3, _optional("best {:.2%}", report.best))]
     parts += [(2, [] if report.left_s is None else [f"{duration(report.left_s)} left"])]
     return [(priority, text) for priority, texts in parts for text in texts]
 
 
 def _epoch_measures(report: EpochReport) -> list[tuple[int, str]]:
-    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _rate(report.images_per_s)), (5, _wait(report.data_wait))]
-    parts += [(2, _skipped(report.skipped))]
+    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _optional(RATE, report.images_per_s))]
+    parts += [(5, _optional(WAIT, report.data_wait)), (2, _skipped(report.skipped))]
     if report.val_accuracy is not None and report.val_loss is not None:
         parts += [(3, [f"val loss {decimals(report.val_loss)}"]), (1, [f"val accuracy {report.val_accuracy:.2%}"])]
     return [(priority, text) for priority, texts in parts for text in texts]
 
 
-def _rate(images_per_s: float | None) -> list[str]:
-    return [] if images_per_s is None else [f"{images_per_s:.0f} images/s"]
-
-
-def _wait(data_wait: float | None) -> list[str]:
-    return [] if data_wait is None else [f"data wait {data_wait:.0%}"]
+def _optional(form: str, value: float | None) -> list[str]:
+    return [] if value is None else [form.format(value)]
 
 
 def _skipped(skipped: int) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer.evaluation.predict import Predicted
     from trainer.plan.dry_run import DryRun
     from trainer.plan.preview import Preview
+    from trainer.report.contents import Report
 
 WEAKEST = 5  # classes and images listed by `trainer eval`
 
@@ -25,6 +26,11 @@ def train_text(result: TrainResult) -> str:
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
     return f"{score} ({when}): {result.best_checkpoint}"
+
+
+def complete_text(result: TrainResult) -> str:
+    """Return the note on a run that was complete before."""
+    return f"{result.run} is complete; nothing is left to do"
 
 
 def preview_text(preview: "Preview") -> str:
@@ -99,3 +105,8 @@ def export_text(model: "Exported") -> str:
         f"{model.file}: float32 {shape} to {model.classes} logits; {model.note}{difference}\n"
         f"{model.description}: image size, mean, std and classes"
     )
+
+
+def report_text(report: "Report") -> str:
+    """Return the file and the size of a page."""
+    return f"{report.file}: {many(report.bytes, 'byte')}"

@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainer.config import RunConfig
 from trainer.device.context import Machine, apply, decide
@@ -133,13 +132,9 @@ def run_here() -> None:
     def round_s() -> float:
         began = time.perf_counter()
         of_images, of_weights = gradients(images)
-        _wait_for(of_images, *of_weights)
+        for gradient in (of_images, *of_weights):
+            gradient.asnumpy()  # waits for the result
         return time.perf_counter() - began
 
     round_s()  # creates the primitives
     sys.stdout.write(f"\n{TOOK}{1000 * min(round_s() for _ in range(ROUNDS))}\n")
-
-
-def _wait_for(*tensors: Any) -> None:
-    for tensor in tensors:
-        tensor.asnumpy()
