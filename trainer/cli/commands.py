@@ -5,7 +5,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -35,9 +35,6 @@ from trainer.errors import TrainerError, WrongUsage
 from trainer.evaluation.row_output import rows_to
 from trainer.runs.result import TrainResult
 from trainer.signals import StopSignals
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,7 +112,7 @@ def run(
         click.echo(label("Warning", "yellow", sys.stderr) + result.warning, err=True)
 
 
-def _as_json(result: "DataclassInstance") -> str:
+def _as_json(result: Any) -> str:
     return json.dumps(dataclasses.asdict(result))
 
 
