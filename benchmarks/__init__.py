@@ -1,1 +1,1 @@
-"""Timed comparisons with the plain alternatives: ratios within one run, since machines are noisy. None is a test."""
+"""Timed comparisons with plain alternatives: ratios within one run, since machines are noisy. Not tests."""

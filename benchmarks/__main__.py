@@ -1,9 +1,9 @@
-"""Compare the two programs with the plain alternatives, each figure a ratio within one run.
+"""Compare the two programs with plain alternatives; each figure is a ratio within one run.
 
     python -m benchmarks write --images FOLDER [--rounds 3] [--only NAME ...] [--json FILE]
 
-FOLDER has class folders (make one with python -m benchmarks.images). Every way is a process of its own and is measured
-whole; ways take turns, figures are medians, ratios are to the first way. stdout: versions, a JSON line a way, a table.
+FOLDER has class folders (make one with python -m benchmarks.images). Every way is a separate process, measured as a
+whole, in interleaved rounds. Figures are medians, ratios are to the first way. stdout: versions, JSON lines, a table.
 """
 
 import argparse
@@ -31,7 +31,7 @@ WITHOUT_IMAGES = ("rows", "scan", "damage")
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,7 +57,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure one suite and print what came of it."""
+    """Measure one suite and print the results."""
     asked = arguments().parse_args()
     images = asked.images.resolve() if "images" in asked else None
     if images is not None and not images.is_dir():

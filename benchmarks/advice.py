@@ -1,10 +1,10 @@
-"""Does `trainer doctor` give the right verdict, and does a run gain what it promises? In five built situations.
+"""Check the verdict and the gains of `trainer doctor` against real runs, in five constructed situations.
 
     python -m benchmarks.advice [--only NAME ...] [--seconds 60] [--rounds 3] [--scratch DIR] [--json FILE]
 
-Each situation: the doctor, then real runs of `trainer run` without and with what it recommends, interleaved. A run is
-timed from its first steps on, by the lines of steps.jsonl. Printed are the promised gain, the real one, and their
-quotient, which must be 0.8 or more. Where nothing is recommended, the flag that came nearest must gain little.
+For each situation, run the doctor, then `trainer run` without and with the recommended settings, interleaved. A run is
+timed from its first steps, by the lines of steps.jsonl. Print the promised gain, the real gain, and their ratio, which
+must be 0.8 or more. If nothing is recommended, the most promising flag must gain little.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from benchmarks.measure import ROOT, module
 from benchmarks.situations import SITUATIONS, Situation, SlowDisk, build, forget, with_remedy
 
 ENOUGH = 0.8  # of the promised gain
-NO_GAIN = 1.05 / ENOUGH  # what a flag may gain in a real run that was called without gain
+NO_GAIN = 1.05 / ENOUGH  # most gain in a real run of a flag reported as without gain
 TIMED_S, STARTED_S = 15.0, 240.0
 LEAST_STEPS = 6
 POLL_S = 0.01
@@ -36,7 +36,7 @@ FAST = Path("/dev/shm")  # for a copy of the shards, where it is another disk
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one situation. `promised` and `real` are gains of the whole run, `rounds` the real ones singly."""
+    """Result of one situation. `promised` and `real` are gains of the whole run, `rounds` the real gain per round."""
 
     situation: str
     verdict: str
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def main() -> None:
-    """Build, ask, run, print."""
+    """Build the situations, run the doctor and the runs, print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="Situations whose name has this in it.")
     parser.add_argument("--seconds", type=int, default=60, help="Of the doctor.")
@@ -86,7 +86,7 @@ def _folder(given: Path | None, parent: Path | None) -> Iterator[Path]:
 
 
 def examine(situation: Situation, folder: Path, fast: Path, asked: argparse.Namespace) -> Outcome | None:
-    """One situation; None where this machine cannot have it."""
+    """Return the result of one situation; None if this machine cannot create it."""
     sealed = build(situation, folder)
     disk = None
     if situation.slow_disk is not None:
@@ -154,7 +154,7 @@ def _promise(advice: dict[str, Any]) -> float:
 def real_rate(
     situation: Situation, folder: Path, sealed: Path, options: list[str], enter: Callable[[], None] | None
 ) -> float:
-    """Images/s of a real run, from its first steps on; it is interrupted then. Raises SystemExit when it fails."""
+    """Return images/s of a real run, which is interrupted afterwards. Raises SystemExit if it fails."""
     out = folder / "run"
     shutil.rmtree(out, ignore_errors=True)
     if enter is not None:
@@ -182,7 +182,7 @@ def real_rate(
 
 
 def _timed(child: "subprocess.Popen[Any]", lines: Path, warm_steps: int) -> tuple[int, float]:
-    """Steps that were made, and in how many seconds, once those that were ready are over."""
+    """Return the number of steps after the prefetched ones, and their time in seconds."""
     given_up = time.monotonic() + STARTED_S
     first = seen = 0
     began = 0.0

@@ -1,4 +1,4 @@
-"""What damage costs: check and salvage of a set with one flipped byte, beside a sound set of the same rows."""
+"""Cost of damage: verify and salvage a dataset with one flipped byte, and an intact one of the same rows."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ PEER = "benchmarks.peers.damaged"
 
 
 def damage_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """One shard of small images, for each number of rows: sound, and with each kind of damage."""
+    """Return, for each number of rows, one shard of small images: intact, and with each kind of damage."""
     ways = []
     for rows in asked.rows:
         for task in ("verify", "salvage"):

@@ -1,4 +1,4 @@
-"""Makes image sets to measure with: crops out of larger pictures, so that they hold what photographs hold.
+"""Make image sets for measurements: crops of larger pictures, so that they resemble photographs.
 
     python -m benchmarks.images OUT --from DIR --count 5000 --kilobytes 100
 
@@ -21,7 +21,7 @@ LOW, HIGH = (78, 88), (92, 98)
 
 
 def make_images(out: Path, sources: list[Path], count: int, kilobytes: float, classes: int, seed: int) -> float:
-    """Write `count` JPEGs below `out` in class folders; their mean size in KB. Raises SystemExit without sources."""
+    """Write `count` JPEGs into class folders of `out`; return their mean KB. Raises SystemExit without sources."""
     rng = random.Random(seed)
     pictures = list(_pictures(sources))
     if not pictures:
@@ -56,7 +56,7 @@ def _pictures(sources: list[Path]) -> Iterator[Image.Image]:
 
 
 def _crop(picture: Image.Image, kilobytes: float, rng: random.Random) -> Image.Image:
-    """A crop of random size and place, shrunk by a random factor: large pictures are soft at their full size."""
+    """Return a random crop, shrunk by a random factor: large pictures are not sharp at full size."""
     scale = (kilobytes * PIXELS_A_KILOBYTE) ** 0.5
     side = scale * rng.uniform(0.93, 1.07)
     ratio = rng.choice((4 / 3, 3 / 2, 3 / 4))
@@ -69,7 +69,7 @@ def _crop(picture: Image.Image, kilobytes: float, rng: random.Random) -> Image.I
 
 
 def main() -> None:
-    """Make one set and say what it came to."""
+    """Make one set and print its size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--from", dest="folders", type=Path, action="append", required=True, help="Repeatable.")

@@ -1,4 +1,4 @@
-"""Training: does the loop reach the slower of its halves, where the model limits, the feed does, or both do?"""
+"""Training: compare the loop with the slower of feed and step, for each kind of bottleneck."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ CASES = {"compute-bound": ("resnet18", 32), "balanced": ("tiny", 56), "feed-boun
 
 
 def loop_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """Each case whole and in halves. One core is left to the step, so that the halves are as in the loop."""
+    """Return each case: loop, feed and step. One core is left to the step, so that feed and step are as in the loop."""
     feeders = max(1, len(os.sched_getaffinity(0)) - 1)
 
     def way(case: str, part: str) -> Way:
@@ -41,10 +41,10 @@ def loop_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def reached(case: str, shared: bool) -> Callable[[Medians], float]:
-    """The loop as a share of its slower half; `shared`: no more than what all cores can do of both in turns."""
+    """Return the loop as a share of the slower of feed and step; `shared`: or of what all cores can do on both."""
 
-    def ratio(seen: Medians) -> float:
-        feed, compute, loop = (seen[f"{case}: {part}"] for part in PARTS)
+    def ratio(medians: Medians) -> float:
+        feed, compute, loop = (medians[f"{case}: {part}"] for part in PARTS)
         limit = min(feed["images_per_s"], compute["images_per_s"])
         if shared:
             cpu_s = (feed["cpu_ms_an_image"] + compute["cpu_ms_an_image"]) / 1000

@@ -1,4 +1,4 @@
-"""Runs a command as a process of its own and measures it whole, start-up and children included."""
+"""Run a command as a separate process and measure all of it, with start-up and children."""
 
 import json
 import os
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 class RunFailed(Exception):
-    """A command failed or took too long; the text says how."""
+    """A command failed or took too long."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
     workers_mb: tuple[float, ...] = ()
 
     def figures(self) -> dict[str, float]:
-        """All figures under one name each. `work` is what is left without the start-up that a command told of."""
+        """Return all figures by name. `work` excludes the start-up that the command reported."""
         found = {"wall_s": self.wall_s, "cpu_s": self.cpu_s, "peak_mb": self.peak_mb, **self.told}
         if "startup_s" in found:
             found["work_s"] = self.wall_s - found["startup_s"]
@@ -48,15 +48,15 @@ class Run:
 
 
 def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
-    """Run and measure a command; raises RunFailed. With `watch` the peaks of its child processes are polled.
+    """Run and measure a command; raise RunFailed if it fails. `watch` polls the peaks of its child processes.
 
-    Its last line on stdout is taken for figures of its own if it is a JSON object of numbers alone. It runs in a
-    scratch folder, since MindSpore leaves files in the working directory.
+    If its last line on stdout is a JSON object of numbers, these are figures too. It runs in a scratch folder, since
+    MindSpore leaves files in the working directory.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as scratch:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "4", "PYTHONWARNINGS": "ignore"}
         started = time.perf_counter()
-        # A session of its own, so that all that a command has started can be ended with it.
+        # In its own session, so that all processes of the command can be stopped.
         child = subprocess.Popen(command, cwd=scratch, env=env, stdout=out, stderr=err, start_new_session=True)
         late = threading.Event()
         timer = threading.Timer(timeout_s, _end_late, (child.pid, late))
@@ -79,7 +79,7 @@ def run(command: Sequence[str], timeout_s: float, watch: bool = False) -> Run:
 
 
 def module(name: str, *arguments: object) -> list[str]:
-    """The command that runs a module with this Python."""
+    """Return the command that runs a module with this Python."""
     return [sys.executable, "-m", name, *map(str, arguments)]
 
 
@@ -96,7 +96,7 @@ def _end(session: int) -> None:
 def _last_line(file: IO[bytes]) -> str:
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "no output"
 
 
 def _told(file: IO[bytes]) -> dict[str, float]:
@@ -109,7 +109,7 @@ def _told(file: IO[bytes]) -> dict[str, float]:
 
 
 class Watcher(threading.Thread):
-    """Polls the peak resident memory of the processes that a process has started, until finish()."""
+    """Poll the peak resident memory of the children of a process, until finish()."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -119,7 +119,7 @@ class Watcher(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Poll; a process that lives shorter than the poll is missed."""
+        """Poll; shorter-lived processes are missed."""
         while not self._done.wait(POLL_S):
             for child in _descendants(self._pid):
                 with suppress(OSError, StopIteration):
@@ -128,7 +128,7 @@ class Watcher(threading.Thread):
                     self._peaks[child] = int(peak.split()[1]) * 1024 / MIB
 
     def finish(self) -> tuple[float, ...]:
-        """Stop; the peaks in MiB."""
+        """Stop polling and return the peaks in MiB."""
         self._done.set()
         self.join()
         return tuple(self._peaks.values())

@@ -16,7 +16,7 @@ DEFAULT_PREFETCH = 16  # MindSpore's
 
 
 def read_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """The trainer's pipeline, the same by hand at many settings, and other sources of the same batches."""
+    """Return the trainer's pipeline, hand-written ones with many settings, and other sources of the same batches."""
     images: Path = asked.images
     cores = len(os.sched_getaffinity(0))
     return Suite(
@@ -50,7 +50,7 @@ def read_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def _settings(cores: int) -> list[tuple[int, int, int]]:
-    """(reading workers, mapping workers, prefetch) that a careful person would try."""
+    """Return (reading workers, mapping workers, prefetch) that a careful user would try."""
     workers = sorted({1, max(1, cores // 2), cores})
     tried = [(1, mapping, DEFAULT_PREFETCH) for mapping in workers]
     return [*tried, (1, cores, 8), *((cores, cores, prefetch) for prefetch in (2, 8, DEFAULT_PREFETCH))]

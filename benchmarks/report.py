@@ -1,4 +1,4 @@
-"""What is printed: the machine and its versions, a JSON line a row, and a table for people."""
+"""Output: the machine and its versions, one JSON line per row, and a table."""
 
 import json
 import os
@@ -19,7 +19,7 @@ UNSHOWN = ("wall_s", "cpu_s", "startup_cpu_s", "images", "steps")  # in the tabl
 
 
 def machine() -> dict[str, Any]:
-    """Versions, cores and load: what figures hang on."""
+    """Return versions, cores and load, on which the figures depend."""
     return {
         "python": platform.python_version(),
         **{name: found for name in PACKAGES if (found := _version(name))},
@@ -36,13 +36,13 @@ def _version(name: str) -> str | None:
 
 
 def describe(images: Path) -> dict[str, Any]:
-    """How many files are below a folder, and how large they are."""
+    """Return the number of files below a folder and their total size."""
     sizes = [path.stat().st_size for path in images.rglob("*") if path.is_file()]
     return {"files": len(sizes), "mean_kb": round(sum(sizes) / 1000 / max(1, len(sizes)), 1)}
 
 
 def as_object(suite: Suite, row: Row) -> dict[str, Any]:
-    """A row as it stands in a JSON line."""
+    """Return a row as a JSON object."""
     figures = {name: round(value, 3) for name, value in row.figures.items()}
     ratios = {f"{name}_ratio": round(value, 3) for name, value in row.ratios.items()}
     spread = {f"{suite.by[0]}_low": round(row.low, 3), f"{suite.by[0]}_high": round(row.high, 3)}
@@ -58,7 +58,7 @@ def as_object(suite: Suite, row: Row) -> dict[str, Any]:
 
 
 def extra_ratios(suite: Suite, rows: Sequence[Row]) -> dict[str, float]:
-    """The suite's own ratios, those for which all ways were run."""
+    """Return the ratios of the suite for which all ways were run."""
     medians: Mapping[str, Mapping[str, float]] = {row.way: row.figures for row in rows}
     found = {}
     for name, ratio in suite.extra.items():
@@ -70,7 +70,7 @@ def extra_ratios(suite: Suite, rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(suite: Suite, rows: Sequence[Row]) -> Iterator[str]:
-    """Lines of a Markdown table: figures, those that ratios are taken of first; ratios; the spread of the first."""
+    """Return the lines of a Markdown table: figures, the compared ones first; ratios; the spread of the first."""
     by = suite.by
     told = [name for name in _names(rows) if name not in (*by, *UNSHOWN)]
     shown = [*by, *told]
@@ -93,5 +93,5 @@ def _cell(value: float | None) -> str:
 
 
 def save(path: Path, record: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Keep everything of a run in one file."""
+    """Write all results of a run into one file."""
     path.write_text(json.dumps(record | {"raw": [asdict(row) for row in rows]}, indent=1) + "\n")

@@ -1,10 +1,10 @@
-"""Resume a run at several steps: time to the first new step, and whether the weights are those of an undisturbed run.
+"""Resume a run at several steps: measure the time to the first new step, and compare the weights with a single run.
 
     python -m benchmarks.resume SET [--steps 50 500 5000] [--more 20] [--scratch DIR]
 
 SET is a sealed dataset, best of some hundred small images: with a tiny model of its own the whole takes minutes. For
 each step a run is killed there (SIGKILL) and started again. stdout: a JSON line per step. Ratios are to the first new
-step of a run that begins, measured beside each resume.
+step of a new run, measured with each resume.
 """
 
 import argparse
@@ -31,7 +31,7 @@ OPTIONS = ("--device", "CPU", "--model", "resume_net:make", "--image-size", "32"
 
 
 def train(work: Path, out: str, dataset: Path, epochs: int, save_every: int, kill_at: int = 0) -> float:
-    """Run the trainer to its end, or until it is killed; seconds from the start to its first logged step."""
+    """Run the trainer to its end, or until it is killed; return the seconds to its first logged step."""
     command = [sys.executable, "-m", "trainer", "run", str(dataset), "--out", out, *OPTIONS]
     command += ["--epochs", str(epochs), "--save-every", str(save_every), "--log-every", "1"]
     killing = {"TRAINER_KILL_AT": f"saved:{kill_at}"} if kill_at else {}
@@ -51,7 +51,7 @@ def train(work: Path, out: str, dataset: Path, epochs: int, save_every: int, kil
 
 
 def tensors(run: Path) -> dict[str, bytes]:
-    """Every tensor of both checkpoints, optimizer and averages included."""
+    """Return the bytes of all tensors of both checkpoints, with optimizer and averages."""
     import mindspore
 
     found: dict[str, bytes] = {}
@@ -62,7 +62,7 @@ def tensors(run: Path) -> dict[str, bytes]:
 
 
 def resume_at(step: int, more: int, dataset: Path, steps: int, work: Path) -> dict[str, float | bool]:
-    """Kill a run after `step`, go on for at least `more` steps, and compare it with one that was left alone."""
+    """Kill a run after `step`, resume it for at least `more` steps, and compare it with an uninterrupted run."""
     epochs = -(-(step + more) // steps)
     begin_s = train(work, f"whole-{step}", dataset, epochs, step)
     train(work, f"killed-{step}", dataset, epochs, step, kill_at=step)
@@ -80,7 +80,7 @@ def resume_at(step: int, more: int, dataset: Path, steps: int, work: Path) -> di
 
 
 def main() -> None:
-    """Resume at each step that was asked for."""
+    """Resume at each requested step."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.resume", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Large sets: time and memory to the first batch, which should hardly grow with the rows."""
+"""Large datasets: time and memory until the first batch, which should hardly grow with the rows."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.suite import Suite, Way
 
 
 def rows_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """The trainer with its checks, and MindDataset as it comes, at each number of rows."""
+    """Return the trainer with its checks, and plain MindDataset, for each number of rows."""
     ways = []
     for count in asked.rows:
         ours = f"trainer, checks included, {count:,} rows"

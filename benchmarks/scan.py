@@ -1,4 +1,4 @@
-"""Large folders beside a bare walk through them, and plans of more rows than there is disk for."""
+"""Large folders compared with a bare directory walk, and plans of more rows than fit on disk."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ from benchmarks.suite import Maker, Suite, Way
 
 
 def scan_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """A walk and a dry run at each number of files; a plan at each number of rows. Caches are warm."""
+    """Return a walk and a dry run for each number of files, a plan for each number of rows. Caches are warm."""
     ways: list[Way] = []
     for count in asked.files:
         images, walk = work / str(count) / "set", f"walk, {count:,} files"
@@ -22,7 +22,7 @@ def scan_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def maker(kind: str, count: int) -> Maker:
-    """How a large set of tiny images is made."""
+    """Return the command that makes a large set of tiny images."""
     return lambda folder: module("benchmarks.peers.tiny", kind, folder, count)
 
 

@@ -1,4 +1,4 @@
-"""Five built situations for `trainer doctor`: each with images, the options of a run, and what the doctor must see.
+"""Five constructed situations for `trainer doctor`: images, the options of a run, and the expected verdict.
 
 Pictures are noise under soft colours. Few are encoded; the others are copies with a comment of their own, so that
 large sets are made in seconds and no two files are equal.
@@ -28,7 +28,7 @@ from trainer.feed.recipes import Recipe, central_crop, random_crop
 
 
 def median(image):
-    """Smooth over nine by nine neighbours, in NumPy."""
+    """Smooth over 9 x 9 neighbours, in NumPy."""
     shifts = range(-4, 5)
     return np.median([np.roll(image, (y, x), (0, 1)) for y in shifts for x in shifts], axis=0).astype(np.uint8)
 
@@ -40,11 +40,11 @@ def make():
 
 @dataclass(frozen=True)
 class Situation:
-    """A run that something slows. `side` is that of the stored images in pixels (width, height), of `count` images.
+    """A run with a known bottleneck. `side` is that of the `count` stored images in pixels (width, height).
 
-    `bound` is the right verdict, `slowest` the right part of the feed (None: any), `remedy` how the flags that are
-    recommended must begin (None: nothing is to be recommended). `slow_disk` is in bytes per second. The
-    first `warm_steps` of a run are not timed: their batches were ready while the first step compiled.
+    `bound` is the expected verdict, `slowest` the expected part of the feed (None: any), `remedy` the prefix of the
+    recommended flags (None: no recommendation). `slow_disk` is in bytes per second. The first `warm_steps` of a run
+    are not timed: their batches were prefetched while the first step compiled.
     """
 
     name: str
@@ -83,7 +83,7 @@ SITUATIONS = (
 
 
 def build(situation: Situation, folder: Path) -> Path:
-    """Make the images and the set of a situation in `folder`, unless they are there; the set."""
+    """Make the images and the dataset of a situation in `folder`, unless they exist; return the dataset."""
     sealed = folder / "set"
     if not sealed.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,10 +123,10 @@ def _jpeg(seed: int, situation: Situation) -> bytes:
 
 
 class SlowDisk:
-    """A control group (version 1, blkio) whose processes read a disk no faster than so many bytes per second."""
+    """A control group (version 1, blkio) that limits the reads of its processes, in bytes per second."""
 
     def __init__(self, folder: Path, bytes_per_s: int) -> None:
-        """Raises OSError where this machine does not allow it."""
+        """Create the group; raise OSError if this machine does not allow it."""
         device = os.stat(folder).st_dev
         self.group = Path("/sys/fs/cgroup/blkio") / f"doctor_situation_{os.getpid()}"
         self.group.mkdir()
@@ -134,7 +134,7 @@ class SlowDisk:
         (self.group / "blkio.throttle.read_bps_device").write_text(limit)
 
     def enter(self) -> None:
-        """Put this process into the group; for the child, before it runs."""
+        """Put this process into the group. Called in the child before it runs."""
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class SlowDisk:
 
 
 def forget(folder: Path) -> None:
-    """Have the system drop the files of a folder from its cache."""
+    """Drop the files of a folder from the cache of the system."""
     for path in folder.iterdir():
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -153,7 +153,7 @@ def forget(folder: Path) -> None:
 
 
 def with_remedy(flags: str, folder: Path, fast: Path) -> tuple[Path, Sequence[str]]:
-    """Do what the doctor recommends: the set to train on then, and further options of the run.
+    """Apply the recommendation of the doctor; return the dataset to train on and further options of the run.
 
     `fast` is a folder on another disk, for a copy.
     """

@@ -1,4 +1,4 @@
-"""How soon the programs answer, and how much memory a worker takes."""
+"""Start-up time of the programs, and memory of a worker."""
 
 import argparse
 import shutil
@@ -13,7 +13,7 @@ IMAGES = 10
 
 
 def start_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """Help texts, a job of ten images, and a larger one whose workers are watched."""
+    """Return help texts, a job of ten images, and a larger one whose workers are watched."""
     few = _few(asked.images, work / "few")
     return Suite(
         "start",
@@ -33,7 +33,7 @@ def start_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def _few(images: Path, folder: Path) -> Path:
-    """A folder with ten of the images, in two classes."""
+    """Return a folder with ten of the images, in two classes."""
     files = sorted(path for path in images.rglob("*") if path.is_file())[:IMAGES]
     for number, path in enumerate(files):
         target = folder / f"class{number % 2}" / path.name

@@ -1,4 +1,4 @@
-"""What is compared: ways to do one thing, run in interleaved rounds, and the medians that come of it."""
+"""Suites: several ways to do one thing, run in interleaved rounds, and their medians."""
 
 import importlib.util
 import os
@@ -19,24 +19,24 @@ Medians = Mapping[str, Mapping[str, float]]  # of each way, its figures
 
 @dataclass(frozen=True)
 class Need:
-    """A package without which a way is skipped: the name to import, and what to give to pip."""
+    """A package that a way needs: the name to import, and the name for pip."""
 
     module: str
     pip: str
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is not installed. Looks without importing, which would make the runner large."""
+        """Return True if it is not installed. It is not imported, to keep the runner small."""
         return importlib.util.find_spec(self.module) is None
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do it. `command` is given a new folder for output, gone after the run.
+    """One way to do it. `command` gets a new output folder, which is removed after the run.
 
     `needs` names packages, `sets` the prepared inputs of its suite, which are made once before the first round.
-    `against` is the way that its ratios are taken to, in place of the suite's first. `rounds` is the most that it is
-    run, for what takes minutes. `watch` polls the memory of child processes.
+    `against` is the baseline of its ratios, if not the first way of the suite. `rounds` limits the rounds of a slow
+    way. `watch` polls the memory of child processes.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Suite:
-    """Ways to compare. The first of them that ran is the baseline of all; ratios are taken of the figures in `by`.
+    """Ways to compare. The first one that ran is the baseline; ratios are computed for the figures in `by`.
 
-    `sets` gives for each prepared input the command that makes it and what that needs. `extra` are further ratios: a
-    name, and a function of the medians of all ways that were run.
+    `sets` has, for each prepared input, the command that makes it and the packages it needs. `extra` are further
+    ratios: a name, and a function of the medians of all ways that ran.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one way: medians, the lowest and the highest of the first figure, ratios to the way `against`."""
+    """Result of one way: medians, lowest and highest of the first figure, ratios to the way `against`."""
 
     way: str
     against: str
@@ -78,7 +78,7 @@ class Row:
 
 
 def measure(suite: Suite, rounds: int, only: Sequence[str], work: Path) -> list[Row]:
-    """Run the ways whose name has a word of `only`, all when it is empty; their rows in order. Progress on stderr."""
+    """Run the ways whose name has a word of `only`, or all if it is empty; return their rows. Progress on stderr."""
     asked = [way for way in suite.ways if not only or any(word in way.name for word in only)]
     ways = _with_inputs(suite, [way for way in asked if _is_installed(way)], work)
     seen: dict[str, list[Run]] = {way.name: [] for way in ways}
@@ -97,7 +97,7 @@ def measure(suite: Suite, rounds: int, only: Sequence[str], work: Path) -> list[
 
 
 def say(text: str) -> None:
-    """Tell of progress; stdout is for results."""
+    """Print progress on stderr; stdout is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -110,7 +110,7 @@ def _is_installed(way: Way) -> bool:
 
 
 def _with_inputs(suite: Suite, ways: list[Way], work: Path) -> list[Way]:
-    """Make the prepared inputs; the ways that have all of theirs."""
+    """Make the prepared inputs; return the ways that have all their inputs."""
     wanted = dict.fromkeys(name for way in ways for name in way.sets)
     made: set[str] = set()
     for name in wanted:

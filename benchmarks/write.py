@@ -1,4 +1,4 @@
-"""Writing: images to a set on disk; and what proving it with MindSpore's decoder costs."""
+"""Writing: images to a dataset on disk, and the cost of the decode check."""
 
 import argparse
 from collections.abc import Callable
@@ -20,28 +20,28 @@ COPY = 'cp -r -- "$0" "$1/copy" && find "$1" -type f -exec sync {} +'
 
 
 def shard(images: Path, out: Path, *options: str) -> list[str]:
-    """The command that shards all images, whatever is refused."""
+    """Return the command that shards all images, however many are rejected."""
     anything = ("--max-rejects", "100%", "--max-class-loss", "100%")
     return [*module("dataprep", "shard", images, out / "set"), *options, *anything, "--quiet"]
 
 
 def ours(name: str, images: Path, *options: str) -> Way:
-    """`dataprep shard` with some options."""
+    """Return `dataprep shard` with some options."""
     return Way(name, lambda out: shard(images, out, *options))
 
 
 def peer(name: str, script: str, images: Path, *extra: str, needs: tuple[Need, ...] = ()) -> Way:
-    """A script of benchmarks/peers that is given the images and a folder to write to."""
+    """Return a script of benchmarks/peers, with the images and an output folder as arguments."""
     return Way(name, lambda out: module(f"benchmarks.peers.{script}", images, out, *extra), needs)
 
 
 def decoder(name: str, kind: str, images: Path, needs: tuple[Need, ...] = ()) -> Way:
-    """One decode of each image."""
+    """Return one decode of each image."""
     return Way(name, lambda out: module("benchmarks.peers.decode", kind, images, out), needs)
 
 
 def write_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """Ours, the peers, and what no writer can be quicker than. All end with their files synced."""
+    """Return our writer, its peers, and the lower bound for any writer. All end with synced files."""
     images: Path = asked.images
     parallel = peer("FileWriter, parallel, 16 shards", "file_writer", images, "16", "parallel")
     return Suite(
@@ -67,7 +67,7 @@ def write_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def prove_suite(asked: argparse.Namespace, work: Path) -> Suite:
-    """Sharding with each kind of --prove, beside one full decode of the same images."""
+    """Return sharding with each kind of --prove, and one full decode of the same images."""
     images: Path = asked.images
     return Suite(
         "prove",
@@ -87,5 +87,5 @@ def prove_suite(asked: argparse.Namespace, work: Path) -> Suite:
 
 
 def gate(by: str, way: str) -> Callable[[Medians], float]:
-    """What the proof costs, in decodes."""
+    """Return the cost of the decode check, in decodes."""
     return lambda seen: (seen["prove decode"][by] - seen["prove off"][by]) / seen[way][by]

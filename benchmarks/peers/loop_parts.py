@@ -18,9 +18,9 @@ SECONDS = 15.0  # of a half
 
 def half(plan: RunPlan, kind: str) -> dict[str, float]:
     """What `trainer doctor` measures: batches that nobody uses, or the step on one batch again and again."""
-    from trainer.doctor.stages import CompiledStep, feeding, measure, pipeline_part, step_part
+    from trainer.doctor.stages import CompiledStep, feeding, measure, pipeline_stage, step_stage
 
-    part = pipeline_part("feed", plan, feeding) if kind == "feed" else step_part("step", CompiledStep(plan))
+    part = pipeline_stage("feed", plan, feeding) if kind == "feed" else step_stage("step", CompiledStep(plan))
     turn = measure(part, SECONDS, lambda: None)
     return {"images_per_s": turn.images_per_s, "cpu_ms_an_image": 1000 * turn.cpu_s / turn.images}
 

@@ -68,7 +68,7 @@ def jpeg(colour: tuple[int, int, int] = (200, 30, 30), side: int = 48) -> bytes:
 def write_evaluation(
     run: Path, classes: tuple[str, ...], rows: int, worst: int = 5, split: str = "val", **other: Any
 ) -> Path:
-    """RUN/eval/<split>: row i is of class i and taken for the next class where i is a multiple of three."""
+    """RUN/eval/<split>: row i is of class i and predicted as the next class if i is a multiple of three."""
     labels = np.arange(rows, dtype=np.int32) % len(classes)
     guesses = (labels + (np.arange(rows) % 3 == 0)) % len(classes)
     logits = np.zeros((rows, len(classes)), np.float32)

@@ -1,9 +1,9 @@
-"""Starts the ranks of a run on this host by MindSpore's own msrun, and ends them together.
+"""Start the ranks of a run on this host with MindSpore's msrun, and end them together.
 
-msrun starts each rank in a session of its own with its output in a log file, ends a minute after a rank has died
-(measured on 2.10), and leaves all ranks running on SIGTERM. So each rank leaves notes in a folder, its process number
-at the start and its exit code at the end, and the launcher watches those. Rank 0 alone is told of a signal: it saves
-after its step; the others then wait for it in vain and are killed. Who loses its parent is killed by the kernel.
+msrun starts each rank in its own session with its output in a log file, exits a minute after a rank has died (measured
+on 2.10), and leaves all ranks running on SIGTERM. So each rank writes its process number and its exit code into files,
+and the launcher watches those. Only rank 0 receives a signal: it saves after its step; the other ranks are then killed.
+A process whose parent dies is killed by the kernel.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from trainer.signals import StopSignals
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
-GRACE_S = 5.0  # for the other ranks, once rank 0 has ended
+GRACE_S = 5.0  # for the other ranks, after rank 0 has ended
 LAST_LINES = 12
 RANK_0_ENDED = "rank 0 has ended"
-LOGS = "ranks"  # the folder in the run's that keeps the logs
+LOGS = "ranks"  # folder of the logs, in the run folder
 
-# Runs as each rank and as msrun itself: {home} is where this package lies, which need not be on the path. It takes the
-# place of the working directory, where files of the user's may have the names of modules.
+# Run as each rank and as msrun itself. {home} is the folder of this package, which may not be on the path. It replaces
+# the working directory, where files of the user may have the names of modules.
 RANK = """import json, sys
 sys.path[0] = {home!r}
 from trainer.cli import launch
@@ -56,14 +56,14 @@ main()
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What rank 0 came to: its exit code, and the text of its result for stdout."""
+    """Exit code of rank 0, and its result as text for stdout."""
 
     code: int
     text: str
 
 
 def stay_with_parent() -> None:
-    """Be killed when the parent dies, and take signals again that the launcher has blocked for itself."""
+    """Have this process killed when its parent dies, and unblock the signals that the launcher has blocked."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     if rank.launched() and rank.role() == rank.WORKER:
@@ -73,31 +73,31 @@ def stay_with_parent() -> None:
 def launch(
     arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None
 ) -> LaunchResult:
-    """Run `trainer` with `arguments` as `ranks` processes; what rank 0 says goes to `stream`. msrun binds each to its
-    cores or NUMA node when `bind` is core or numa.
+    """Run `trainer` with `arguments` as `ranks` processes and copy the log of rank 0 to `stream`. msrun binds each rank
+    to its cores or NUMA node if `bind` is core or numa.
 
-    An exit code other than 0 is that of a rank 0 which has said why. Raises Interrupted when a signal came before
-    rank 0 was there, and TrainerError with the last lines of its log when a rank died.
+    After an exit code other than 0, rank 0 has reported the error. Raises Interrupted if a signal came before rank 0
+    had started, and TrainerError with the last lines of the log if a rank died.
     """
     folder = Path(tempfile.mkdtemp(prefix="trainer-ranks-"))
     log = LogTail(folder / "worker_0.log", stream)
     with _msrun(arguments, ranks, folder, bind) as process:
-        told = False
-        while not (over := _over(folder, ranks, process)):
-            log.pass_on()
-            if stop.signum is not None and not told:
-                told = True
-                if not _tell_rank_0(folder, stop.signum):
+        signalled = False
+        while not (ending := _ending(folder, ranks, process)):
+            log.copy_new()
+            if stop.signum is not None and not signalled:
+                signalled = True
+                if not _signal_rank_0(folder, stop.signum):
                     raise Interrupted(stop.signum, None)
             time.sleep(POLL_S)
-        log.pass_on()
-    return _judge(folder, over, stop)
+        log.copy_new()
+    return _result(folder, ending, stop)
 
 
-def _judge(folder: Path, over: str, stop: StopSignals) -> LaunchResult:
-    end = _read(folder, "end", 0) if over == RANK_0_ENDED else None
+def _result(folder: Path, ending: str, stop: StopSignals) -> LaunchResult:
+    end = _read(folder, "end", 0) if ending == RANK_0_ENDED else None
     noted = _read(folder, "result", 0)
-    if end == "0" or (end is not None and noted is not None):  # a complete run may end with a warning and exit code 1
+    if end == "0" or (end is not None and noted is not None):  # a complete run can end with exit code 1
         result = json.loads(noted or '{"text": "", "run": ""}')
         if result["run"]:
             _keep_logs(folder, Path(result["run"]))
@@ -105,11 +105,11 @@ def _judge(folder: Path, over: str, stop: StopSignals) -> LaunchResult:
     if stop.signum is not None or end is not None:
         shutil.rmtree(folder, ignore_errors=True)
         return LaunchResult(int(end) if end is not None else exit_code(stop.signum or 0), "")
-    raise TrainerError(f"{over}; all ranks were ended, and their logs are in {folder}")
+    raise TrainerError(f"{ending}; all ranks were stopped; their logs are in {folder}")
 
 
-def _over(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
-    """Why the run is over, empty while it is not: rank 0 has ended, or another failed, or msrun itself is gone."""
+def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
+    """Return why the run is over, or an empty string: rank 0 ended, another rank failed, or msrun ended."""
     dead = [each for each in range(ranks) if _died(folder, each)]
     if dead:
         time.sleep(GRACE_S / 2)  # msrun logs the exit code
@@ -118,7 +118,7 @@ def _over(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
         return RANK_0_ENDED
     failed = [each for each in range(ranks) if (_read(folder, "end", each) or "0") != "0"]
     if failed:
-        time.sleep(GRACE_S / 2)  # rank 0 may be about to say the same
+        time.sleep(GRACE_S / 2)  # rank 0 may be about to report the same error
         return RANK_0_ENDED if _read(folder, "end", 0) is not None else _death(folder, failed[0])
     if process.poll() is not None:
         return f"msrun ended with exit code {process.returncode}:\n{_last_lines(folder / 'msrun.log')}\n"
@@ -126,7 +126,7 @@ def _over(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
 
 
 def _died(folder: Path, number: int) -> bool:
-    """Whether the rank is gone without a note of its end."""
+    """Return True if the rank is gone without having written its exit code."""
     pid = _read(folder, "pid", number)
     return pid is not None and not _alive(int(pid)) and _read(folder, "end", number) is None
 
@@ -156,7 +156,7 @@ def _text(path: Path) -> str:
 
 def _last_lines(path: Path) -> str:
     lines = [line for line in _text(path).splitlines() if not line.startswith("[INFO] ")][-LAST_LINES:]
-    return "\n".join(f"  {line}" for line in lines or ["(it is empty)"])
+    return "\n".join(f"  {line}" for line in lines or ["(empty)"])
 
 
 def _alive(pid: int) -> bool:
@@ -165,7 +165,7 @@ def _alive(pid: int) -> bool:
     return False
 
 
-def _tell_rank_0(folder: Path, signum: int) -> bool:
+def _signal_rank_0(folder: Path, signum: int) -> bool:
     pid = _read(folder, "pid", 0)
     if pid is None:
         return False
@@ -183,7 +183,7 @@ def _keep_logs(folder: Path, run: Path) -> None:
 
 @contextlib.contextmanager
 def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> Iterator["subprocess.Popen[bytes]"]:
-    home = str(Path(__file__).resolve().parents[1])
+    home = str(Path(__file__).resolve().parents[2])
     script = folder / "rank.py"
     script.write_text(RANK.format(home=home, arguments=json.dumps(arguments)))
     path = f"{_folder_of_python(folder)}:{os.environ.get('PATH', '')}"
@@ -202,17 +202,17 @@ def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> 
 
 
 def _folder_of_python(folder: Path) -> Path:
-    """The folder in which `python` is this interpreter.
+    """Return a folder in which `python` is this interpreter.
 
-    msrun starts whatever PATH finds by that name, which a virtual environment or a Debian need not have.
+    msrun starts the `python` of PATH, which may be missing (in a virtual environment, on Debian).
     """
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     if os.access(python, os.X_OK):
         return folder
-    # Nothing is executed from a disk mounted noexec. A link is: what counts is where its target lies. But a virtual
-    # environment is recognised by the folder that its interpreter was called from, and it always has a `python`.
+    # A disk mounted noexec runs no scripts, but links to programs on other disks work. A virtual environment, though,
+    # is recognised by the folder of its interpreter, and always has a `python`.
     beside = Path(sys.executable).with_name("python")
     if beside.exists() and beside.samefile(sys.executable):
         return beside.parent
@@ -222,7 +222,7 @@ def _folder_of_python(folder: Path) -> Path:
 
 
 def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str]:
-    """The options of msrun for `ranks` processes on this host. No log is tailed: the launcher follows rank 0's."""
+    """Return the options of msrun for `ranks` processes on this host. msrun tails no log: the launcher does."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -242,7 +242,7 @@ def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str
 
 def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # msrun and its scheduler; the ranks follow their parent
+        os.killpg(process.pid, signal.SIGKILL)  # msrun and its scheduler; the ranks die with their parent
     process.wait()
     for each in range(ranks):
         if (pid := _read(folder, "pid", each)) and _alive(int(pid)):
@@ -251,15 +251,15 @@ def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
 
 
 class LogTail:
-    """Passes on the lines of a log as they come, MindSpore's own information lines left out."""
+    """Copy the lines of a growing log to a stream, without MindSpore's [INFO] lines."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
         self.path = path
         self.stream = stream
         self.offset = 0
 
-    def pass_on(self) -> None:
-        """Write what has come since the last call, up to the last whole line."""
+    def copy_new(self) -> None:
+        """Copy the whole lines written since the last call."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             file.seek(self.offset)
             new = file.read()

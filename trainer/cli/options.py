@@ -1,4 +1,4 @@
-"""Options that commands share, and their file: declared here, read by click."""
+"""Options that several commands share, and the --config file."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click import Choice, FloatRange, IntRange, option
 
 from schemas.command_line import PathType, use_config_file
 from trainer.device.precision import AMP_DTYPES, AMP_LEVELS
@@ -16,8 +17,8 @@ from trainer.nn.optimizer import OPTIMIZERS
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
-CONFIG_HELP = "TOML file of these options; a flag wins over it, also over a list."
-# What is said of one call, not of a run. Keys are written with dashes.
+CONFIG_HELP = "TOML file with these options; the command line overrides it, lists included."
+# Options of one call, not of a run. Keys are written with dashes.
 NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview", "plan-cores", "plan-memory"}
 BY_DEVICE = "[default: by device]"
 
@@ -31,13 +32,13 @@ def read_config(context: click.Context, parameter: click.Parameter, value: str |
 
 
 def _names(decorator: Callable[[Callable[..., Any]], Any]) -> set[str]:
-    """The names of the options that a decorator adds."""
+    """Return the names of the options that a decorator adds."""
     return {option.name for option in decorator(lambda: None).__click_params__}
 
 
 def _offer(known: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What the shell offers when it completes a value that may also be another."""
-    return lambda context, parameter, begun: [name for name in known if name.startswith(begun)]
+    """Return a shell completion that offers the known values; the option accepts others too."""
+    return lambda context, parameter, prefix: [name for name in known if name.startswith(prefix)]
 
 
 def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -52,17 +53,13 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 device_options = options(
-    click.option("--device", type=click.Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend when found]"),
-    click.option("--mode", type=click.Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
-    click.option("--amp-level", type=click.Choice(AMP_LEVELS), help=f"Mixed precision. {BY_DEVICE}"),
-    click.option("--amp-dtype", type=click.Choice(AMP_DTYPES), help="Its low type. [default: float16]"),
-    click.option(
-        "--workers", type=click.IntRange(1), help="Threads that decode. [default: one a core, if memory allows]"
-    ),
-    click.option(
-        "--prefetch", type=click.IntRange(1, 128), help="Batches each operator holds ready. [default: 8, or less]"
-    ),
-    click.option("--full-check", is_flag=True, help="Hash every byte of the data first, whatever its size."),
+    option("--device", type=Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend if available]"),
+    option("--mode", type=Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
+    option("--amp-level", type=Choice(AMP_LEVELS), help=f"Level of mixed precision. {BY_DEVICE}"),
+    option("--amp-dtype", type=Choice(AMP_DTYPES), help="Low-precision type. [default: float16]"),
+    option("--workers", type=IntRange(1), help="Decoding threads. [default: one per core, if memory allows]"),
+    option("--prefetch", type=IntRange(1, 128), help="Batches that each operator prefetches. [default: 8 or fewer]"),
+    option("--full-check", is_flag=True, help="Verify the digests of all shards first, whatever their size."),
 )
 
 UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -70,7 +67,7 @@ UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
 def read_size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Callback of an option for memory: 64GiB, 64GB or a number of bytes, in bytes. Raises click.BadParameter."""
+    """Callback of a memory option: return 64GiB, 64GB or a plain number in bytes. Raises click.BadParameter."""
     if value is None:
         return None
     found = re.fullmatch(r"([0-9]{1,15}) *([kmgt]?i?)b?", value.strip().lower())
@@ -80,97 +77,100 @@ def read_size(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 plan_options = options(
-    click.option("--plan-cores", type=click.IntRange(1), metavar="N", help="With --dry-run: cores to plan for."),
-    click.option("--plan-memory", metavar="SIZE", callback=read_size, help="With --dry-run: free memory, as in 64GiB."),
+    option("--plan-cores", type=IntRange(1), metavar="N", help="With --dry-run: cores to plan for."),
+    option("--plan-memory", metavar="SIZE", callback=read_size, help="With --dry-run: free memory, e.g. 64GiB."),
 )
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-VERBOSE_HELP = "Show settings that are plain defaults, and MindSpore's own warnings."
-output_options = options(_json_option, click.option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP))
+_json_option = option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+VERBOSE_HELP = "Also show default settings and MindSpore's own warnings."
+output_options = options(_json_option, option("-v", "--verbose", is_flag=True, help=VERBOSE_HELP))
 measure_output_options = options(
-    _json_option, click.option("-v", "--verbose", is_flag=True, help="Show MindSpore's own warnings.")
+    _json_option, option("-v", "--verbose", is_flag=True, help="Also show MindSpore's own warnings.")
 )
 
-# What decides a step and its feed.
+# Options that affect the step or the feed.
 training_options = options(
-    click.option("--model", default="tiny", show_default=True, help=MODEL_HELP, shell_complete=_offer(MODELS)),
-    click.option(
+    option("--model", default="tiny", show_default=True, help=MODEL_HELP, shell_complete=_offer(MODELS)),
+    option(
         "--recipe",
         default="small",
         show_default=True,
         help=f"{', '.join(RECIPES)}, or your own as module:function",
         shell_complete=_offer(RECIPES),
     ),
-    click.option("--image-size", type=click.IntRange(16, 4096), help="Side in pixels. [default: the recipe's]"),
-    click.option("--mixup", type=click.FloatRange(0, 10), help="Mix pairs of images; alpha of the beta law, 0 is off."),
-    click.option("--cutmix", type=click.FloatRange(0, 10), help="Swap parts of images; alpha. With --mixup: in turns."),
-    click.option("--erasing", type=click.FloatRange(0, 1), help="Chance that a square of an image is blanked."),
-    click.option("--init", type=PathType(), help="Start from these weights: a run folder or a checkpoint."),
-    click.option("--freeze", multiple=True, metavar="PREFIX", help="Do not train what begins so. Repeatable."),
-    click.option("--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="A rate of its own. Repeatable."),
-    click.option("--epochs", type=click.IntRange(1), default=12, show_default=True),
-    click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True),
-    click.option(
+    option("--image-size", type=IntRange(16, 4096), help="Image side in pixels. [default: by recipe]"),
+    option("--mixup", type=FloatRange(0, 10), help="Blend pairs of images (mixup); alpha, 0 is off."),
+    option("--cutmix", type=FloatRange(0, 10), help="Swap patches of images; alpha. With --mixup: one of both."),
+    option("--erasing", type=FloatRange(0, 1), help="Probability of blanking a square of an image."),
+    option("--init", type=PathType(), help="Start from these weights: a run folder or a checkpoint."),
+    option("--freeze", multiple=True, metavar="PREFIX", help="Do not train parameters with this prefix. Repeatable."),
+    option(
+        "--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="Learning rate factor for this prefix. Repeatable."
+    ),
+    option("--epochs", type=IntRange(1), default=12, show_default=True),
+    option("--batch-size", type=IntRange(1), default=32, show_default=True),
+    option(
         "--optimizer",
         help=f"{', '.join(OPTIMIZERS)}. [default: by model]",
         shell_complete=_offer(OPTIMIZERS),
     ),
-    click.option(
-        "--lr", type=click.FloatRange(0, min_open=True), help="Peak rate, never scaled. [default: by model and batch]"
+    option(
+        "--lr", type=FloatRange(0, min_open=True), help="Peak learning rate, as given. [default: by model and batch]"
     ),
-    click.option("--warmup-epochs", type=click.FloatRange(0), default=1.0, show_default=True, help="Or a fraction."),
-    click.option("--weight-decay", type=click.FloatRange(0), help="Not on norm and bias. [default: by model]"),
-    click.option("--label-smoothing", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True),
-    click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True),
+    option("--warmup-epochs", type=FloatRange(0), default=1.0, show_default=True, help="May be fractional."),
+    option("--weight-decay", type=FloatRange(0), help="Not applied to norm and bias. [default: by model]"),
+    option("--label-smoothing", type=FloatRange(0, 1, max_open=True), default=0.1, show_default=True),
+    option("--seed", type=IntRange(0, 2**31 - 1), default=0, show_default=True),
     device_options,
-    click.option("--keep-fp32", multiple=True, metavar="NAME", help="Cells by class or path. May repeat."),
-    click.option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
-    click.option(
-        "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Batches to average for one update."
+    option(
+        "--keep-fp32", multiple=True, metavar="NAME", help="Cells to keep in float32, by class or path. Repeatable."
     ),
-    click.option("--clip-norm", type=click.FloatRange(0, min_open=True), help="Bound the gradient's norm."),
-    click.option(
-        "--ema", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Average the weights with this decay."
+    option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
+    option("--accumulate", type=IntRange(1), default=1, show_default=True, help="Batches per update, averaged."),
+    option("--clip-norm", type=FloatRange(0, min_open=True), help="Clip the gradients to this norm."),
+    option(
+        "--ema", type=FloatRange(0, 1, min_open=True, max_open=True), help="Moving average of weights, with this decay."
     ),
-    click.option("--sink/--no-sink", default=None, help=f"Let the device fetch its batches itself. {BY_DEVICE}"),
-    click.option("--sink-size", type=click.IntRange(1), metavar="STEPS", help=f"How many at a time. {BY_DEVICE}"),
-    click.option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
-    click.option("--jit-level", type=click.Choice(["O0", "O1", "O2"]), help=f"Of graph compilation. {BY_DEVICE}"),
-    click.option(
-        "--config", type=PathType(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP
-    ),
+    option("--sink/--no-sink", default=None, help=f"Data sinking: the device fetches its own batches. {BY_DEVICE}"),
+    option("--sink-size", type=IntRange(1), metavar="STEPS", help=f"Steps per sink. {BY_DEVICE}"),
+    option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
+    option("--jit-level", type=Choice(["O0", "O1", "O2"]), help=f"Optimization level of graphs. {BY_DEVICE}"),
+    option("--config", type=PathType(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP),
 )
 
 run_options = options(
-    click.option("--out", type=PathType(), help="Folder of the run, new or begun. [default: runs/<dataset>-<n>]"),
+    option("--out", type=PathType(), help="Run folder, new or to resume. [default: runs/<dataset>-<n>]"),
     training_options,
-    click.option("--autotune", is_flag=True, help="Let MindSpore look for better --workers and --prefetch."),
-    click.option(
-        "--max-overflows", type=click.IntRange(1), default=20, show_default=True, help="In a row, before it ends."
+    option("--autotune", is_flag=True, help="Let MindSpore tune --workers and --prefetch."),
+    option(
+        "--max-overflows",
+        type=IntRange(1),
+        default=20,
+        show_default=True,
+        help="Stop after this many consecutive overflows.",
     ),
-    click.option("--patience", type=click.IntRange(1), help="End after so many epochs without a better val accuracy."),
-    click.option("--save-every", type=click.IntRange(1), metavar="STEPS", help="Save within epochs too."),
-    click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints beside the best."),
-    click.option("--resume", is_flag=True, help="Go on with an unfinished run, or fail. Without --out: the latest."),
-    click.option(
-        "--exact-resume", is_flag=True, help="With sink: replay all data of the run, so that augmentation is the same."
-    ),
-    click.option(
-        "--ranks", type=click.IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"
-    ),
-    click.option(
+    option("--patience", type=IntRange(1), help="Stop after this many epochs without a better val accuracy."),
+    option("--save-every", type=IntRange(1), metavar="STEPS", help="Also save every STEPS steps."),
+    option("--keep", type=IntRange(1), default=1, show_default=True, help="Checkpoints to keep besides the best."),
+    option("--resume", is_flag=True, help="Resume an unfinished run, or fail. Without --out: the latest."),
+    option("--exact-resume", is_flag=True, help="With sink: replay the data of the run, for the same augmentation."),
+    option("--ranks", type=IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"),
+    option(
         "--bind",
-        type=click.Choice(["core", "numa"]),
-        help="Bind each of the --ranks to its cores or NUMA node.",
+        type=Choice(["core", "numa"]),
+        help="Bind each rank to its own cores or NUMA node.",
     ),
-    click.option("--log-every", type=click.IntRange(1), default=50, show_default=True, help="Steps between two lines."),
-    click.option("--tensorboard", is_flag=True, help="Write event files too (needs the extra of that name)."),
-    click.option(
-        "--monitor", type=click.Choice(["LossMonitor", "TimeMonitor"]), multiple=True, help="MindSpore's own."
+    option("--log-every", type=IntRange(1), default=50, show_default=True, help="Steps between log lines."),
+    option("--tensorboard", is_flag=True, help="Also write event files (needs the extra 'tensorboard')."),
+    option(
+        "--monitor",
+        type=Choice(["LossMonitor", "TimeMonitor"]),
+        multiple=True,
+        help="Also use this monitor. Repeatable.",
     ),
-    click.option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
+    option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
 )
 
-seconds_option = click.option(
-    "--seconds", type=click.FloatRange(5), default=60, show_default=True, help="About how long, compiling included."
+seconds_option = option(
+    "--seconds", type=FloatRange(5), default=60, show_default=True, help="Approximate duration, including compilation."
 )

@@ -1,4 +1,4 @@
-"""Runs a command and turns what it raises into one line on stderr and an exit code."""
+"""Run a command and turn exceptions into one line on stderr and an exit code."""
 
 import sys
 
@@ -9,16 +9,16 @@ from schemas.errors import ContractError
 from schemas.process.working_directory import leave_unusable_directory
 from trainer.errors import Interrupted, TrainerError, disk_error, disk_error_behind
 
-FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, REJECTED, INTERRUPTED = 1, 2, 3, 130
 
 
 def run_program(cli: click.Group) -> int:
-    """Run a command; return the exit code that says what went wrong, after one line on stderr."""
+    """Run a command and return its exit code; an error is printed as one line on stderr."""
     leave_unusable_directory()
     try:
         code = cli.main(standalone_mode=False)
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else FAILED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
     except click.Abort:
         return tell("stopped", INTERRUPTED)
     except HELP_SHOWN as error:
@@ -27,16 +27,16 @@ def run_program(cli: click.Group) -> int:
     except click.ClickException as error:
         return tell(usage_error(error), USAGE)
     except (TrainerError, ContractError, Interrupted) as error:
-        return tell(str(error), getattr(error, "exit_code", REFUSED))
+        return tell(str(error), getattr(error, "exit_code", REJECTED))
     except (OSError, RuntimeError, ValueError) as error:
-        if (behind := disk_error_behind(error)) is None:
+        if (cause := disk_error_behind(error)) is None:
             raise
-        told = disk_error(behind)
-        return tell(str(told), told.exit_code)
+        shown = disk_error(cause)
+        return tell(str(shown), shown.exit_code)
     return code if isinstance(code, int) else 0
 
 
 def tell(message: str, code: int) -> int:
-    """Print an error; return `code`."""
+    """Print an error on stderr and return `code`."""
     click.echo(label("Error", "red", sys.stderr) + message, err=True)
     return code

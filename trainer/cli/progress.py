@@ -1,4 +1,4 @@
-"""What a run tells while it works: a bar on a terminal, plain lines elsewhere. Always on the stream given (stderr)."""
+"""Progress of a run: a bar on a terminal, plain lines elsewhere, always on the given stream (stderr)."""
 
 import os
 import sys
@@ -13,22 +13,29 @@ from trainer.decisions import Decision, settings_table
 from trainer.device import rank
 from trainer.training.progress import EpochReport, Progress, StepReport
 
-LEAST_BAR = 6  # columns; measures are left out before the bar becomes shorter
-LARGE = 1e4  # from here on four digits say more than four decimals
+LEAST_BAR = 6  # columns; measures are dropped before the bar becomes shorter
+RATE, WAIT = "{:.0f} images/s", "data wait {:.0%}"
+LARGE = 1e4  # from here on four digits are shown instead of four decimals
 
 
 class Command(click.Command):
-    """A command that says, before it begins, which lists of its --config file are not in effect."""
+    """A command that first warns which lists of its --config file are overridden."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
-        for replaced in () if rank.launched() else replaced_lists(ctx):  # then the launcher has said it
+        for replaced in () if rank.launched() else replaced_lists(ctx):  # the launcher has warned
             click.echo(label("Warning", "yellow", sys.stderr) + replaced, err=True)
         return super().invoke(ctx)
 
 
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
 class Lines:
-    """Plain lines: one every `every` steps and one an epoch; `verbose` shows plain defaults among the settings too."""
+    """Plain lines: one every `every` steps and one per epoch. `verbose` also shows default settings."""
 
     def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
         self.stream = stream
@@ -41,7 +48,7 @@ class Lines:
         print(text, file=self.stream, flush=True)
 
     def settings(self, decisions: Sequence[Decision]) -> None:
-        """Write the table, as wide as the terminal if the stream is one."""
+        """Write the table, as wide as the terminal if there is one."""
         self.note(settings_table(decisions, terminal_width(self.stream), self.verbose))
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
@@ -49,19 +56,19 @@ class Lines:
         self.epochs, self.steps = epochs, steps
 
     def step(self, report: StepReport) -> None:
-        """Write each `every`th step; the epoch's last has the epoch's line."""
+        """Write every `every`th step, except the last: the line of the epoch covers it."""
         if report.step % self.every == 0 and report.step != self.steps:
             measures = "  ".join(measure for _, measure in _measures(report))
             self.note(f"epoch {report.epoch}/{self.epochs}  step {report.step}/{self.steps}  {measures}")
 
     def epoch_end(self, report: EpochReport) -> None:
-        """Write the epoch's line."""
+        """Write the line of the epoch."""
         name, width = f"epoch {report.epoch}/{self.epochs}  ", terminal_width(self.stream)
         self.note(name + fitting(_epoch_measures(report), None if width is None else width - len(name)))
 
 
 class Bar(Lines):
-    """A tqdm bar an epoch, which the epoch's line replaces."""
+    """A tqdm bar per epoch, replaced by the line of the epoch."""
 
     def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
         super().__init__(stream, every, verbose)
@@ -72,58 +79,58 @@ class Bar(Lines):
         from tqdm import tqdm
 
         super().epoch_begin(epoch, epochs, steps)
-        # The postfix has what tqdm would say of speed and time, in images and for the whole run.
+        # The postfix replaces tqdm's speed and time: in images, and for the whole run.
         form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
         name = f"epoch {epoch}/{epochs}"
         self.bar = tqdm(total=steps, desc=name, file=self.stream, leave=False, dynamic_ncols=True, bar_format=form)
 
     def step(self, report: StepReport) -> None:
-        """Move the bar; with sink one report stands for many steps."""
+        """Move the bar; with data sinking one report covers many steps."""
         width = terminal_width(self.stream)
         # tqdm puts ", " before the postfix, and one column stays free.
         fixed = f"epoch {report.epoch}/{self.epochs} || {report.step}/{self.steps}, "
-        room = None if width is None else width - len(fixed) - LEAST_BAR - 1
-        self.bar.set_postfix_str(fitting(_measures(report), room), refresh=False)
+        columns = None if width is None else width - len(fixed) - LEAST_BAR - 1
+        self.bar.set_postfix_str(fitting(_measures(report), columns), refresh=False)
         self.bar.update(report.step - self.bar.n)
 
     def epoch_end(self, report: EpochReport) -> None:
-        """Close the bar and write the epoch's line."""
+        """Close the bar and write the line of the epoch."""
         self.bar.close()
         super().epoch_end(report)
 
 
 def make_progress(stream: TextIO, every: int, verbose: bool = False) -> Progress:
-    """A bar when the stream is a terminal, lines otherwise."""
+    """Return a bar if the stream is a terminal, lines otherwise."""
     return Bar(stream, every, verbose) if stream.isatty() else Lines(stream, every, verbose)
 
 
 def settings_shower(every: bool) -> Callable[[Sequence[Decision]], None]:
-    """What writes a table of settings on stderr: with plain defaults when `every` line is wanted."""
+    """Return a function that writes the table of settings to stderr; `every` includes defaults."""
     return Lines(sys.stderr, 1, every).settings
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """The columns of the terminal that a stream writes to; None where it is none, or does not know its size."""
+    """Return the columns of the terminal behind a stream; None if it is no terminal or its size is unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):  # ValueError: a stream without a descriptor, or a closed one
+    except (OSError, ValueError):  # ValueError: no descriptor, or closed
         return None
 
 
 def decimals(value: float) -> str:
-    """A loss for people: four decimals, or four digits where it is large."""
+    """Return a loss with four decimals, or four digits if it is large."""
     return f"{value:.4f}" if abs(value) < LARGE else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as M:SS, or H:MM:SS."""
+    """Return seconds as M:SS or H:MM:SS."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
-    """The measures, each after its rank, on one line of at most `width`; the highest ranks are left out first."""
+    """Join (priority, text) measures on one line of at most `width` columns; the highest numbers are dropped first."""
     kept = list(measures)
     while width is not None and kept and len("  ".join(measure for _, measure in kept)) > width:
         kept.remove(max(kept))
@@ -131,29 +138,25 @@ def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
 
 
 def _measures(report: StepReport) -> list[tuple[int, str]]:
-    """What is told of a step, in the order of the line, each after its rank: see `fitting`."""
+    """Return the measures of a step, in the order of the line, as (priority, text) for `fitting`."""
     parts = [(0, [f"loss {decimals(report.loss)}"])]
-    parts += [(4, [] if report.lr is None else [f"lr {report.lr:.3g}"])]
-    parts += [(5, _rate(report.images_per_s)), (6, _wait(report.data_wait)), (1, _skipped(report.skipped))]
-    parts += [(3, [] if report.best is None else [f"best {report.best:.2%}"])]
+    parts += [(4, _optional("lr {:.3g}", report.lr)), (5, _optional(RATE, report.images_per_s))]
+    parts += [(6, _optional(WAIT, report.data_wait)), (1, _skipped(report.skipped))]
+    parts += [(3, _optional("best {:.2%}", report.best))]
     parts += [(2, [] if report.left_s is None else [f"{duration(report.left_s)} left"])]
-    return [(rank, text) for rank, texts in parts for text in texts]
+    return [(priority, text) for priority, texts in parts for text in texts]
 
 
 def _epoch_measures(report: EpochReport) -> list[tuple[int, str]]:
-    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _rate(report.images_per_s)), (5, _wait(report.data_wait))]
-    parts += [(2, _skipped(report.skipped))]
+    parts = [(0, [f"loss {decimals(report.loss)}"]), (4, _optional(RATE, report.images_per_s))]
+    parts += [(5, _optional(WAIT, report.data_wait)), (2, _skipped(report.skipped))]
     if report.val_accuracy is not None and report.val_loss is not None:
         parts += [(3, [f"val loss {decimals(report.val_loss)}"]), (1, [f"val accuracy {report.val_accuracy:.2%}"])]
-    return [(rank, text) for rank, texts in parts for text in texts]
+    return [(priority, text) for priority, texts in parts for text in texts]
 
 
-def _rate(images_per_s: float | None) -> list[str]:
-    return [] if images_per_s is None else [f"{images_per_s:.0f} images/s"]
-
-
-def _wait(data_wait: float | None) -> list[str]:
-    return [] if data_wait is None else [f"data wait {data_wait:.0%}"]
+def _optional(form: str, value: float | None) -> list[str]:
+    return [] if value is None else [form.format(value)]
 
 
 def _skipped(skipped: int) -> list[str]:

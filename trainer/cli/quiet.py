@@ -1,4 +1,4 @@
-"""What comes before MindSpore is imported: its own warnings are kept quiet, and a temporary folder is asked for."""
+"""Checks and settings before MindSpore is imported: silence its warnings, require a temporary folder."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ ERRORS_ONLY = "3"
 
 
 def quieten(verbose: bool) -> None:
-    """Call before MindSpore is imported: its C++ and Python loggers read GLOG_v once. A GLOG_v of the user's stays."""
+    """Silence MindSpore. Call before it is imported: its loggers read GLOG_v once. A GLOG_v set by the user is kept."""
     if verbose:
         return
     os.environ.setdefault("GLOG_v", ERRORS_ONLY)
@@ -20,13 +20,13 @@ def quieten(verbose: bool) -> None:
 
 
 def need_temporary_folder() -> None:
-    """Raise TrainerError where there is none, and Busy where the disks of all are full."""
+    """Raise TrainerError if there is no usable temporary folder, Busy if the disks of all are full."""
     problem = temporary_folder_problem()
     if problem:
         raise (Busy if problem.full else TrainerError)(problem.text)
 
 
 def before_mindspore(verbose: bool) -> None:
-    """All that a command needs which imports MindSpore at once."""
+    """Prepare a command that imports MindSpore immediately."""
     need_temporary_folder()
     quieten(verbose)

@@ -1,7 +1,7 @@
-"""What trials add up to: one conclusion for each flag, and what a run gains as a whole. Pure.
+"""Conclusions from trials: one outcome per flag, and the gain of the whole loop. Pure.
 
-A part that became faster promises nothing: what a user gets is the whole loop. So a flag is recommended for what it
-gained there, or for what its part gained where the other part costs nearly nothing. Each flag has one outcome only.
+A faster feed or step alone does not speed up a run. So a flag is recommended for its gain in the whole loop, or for the
+gain of its stage if the other stage takes almost no time.
 """
 
 import math
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from trainer.doctor.remedies import HELPS, LEAST_GAIN, NO_GAIN, UNCERTAIN, Tried
 from trainer.doctor.verdict import ROOM, Rates, limit_of, scaled
 
-MOST_IN_LOOP = 3  # remedies that are tried in the whole loop: each takes its turns
+MOST_IN_LOOP = 3  # remedies that are tried in the whole loop
 
 
 @dataclass(frozen=True)
 class Advice:
     """The conclusion for one flag. `outcome` is helps, uncertain or no gain.
 
-    `alone` is its trial on feed or step, `loop` that in the whole loop; one of them may be missing. `expected` is the
-    gain of the loop by the trial on a part, 1 where that part does not limit.
+    `alone` is its trial on feed or step, `loop` the trial in the whole loop; one of them may be missing. `expected` is
+    the gain of the loop computed from `alone`, 1 if that stage is not the bottleneck.
     """
 
     flags: str
@@ -30,31 +30,31 @@ class Advice:
 
     @property
     def evidence(self) -> Tried:
-        """The trial that decides."""
-        found = self.loop or self.alone
-        assert found is not None
-        return found
+        """Return the trial that decides."""
+        trial = self.loop or self.alone
+        assert trial is not None
+        return trial
 
     @property
     def is_idle(self) -> bool:
-        """Return True if the part became faster, but does not limit."""
+        """Return True if the stage became faster, but is not the bottleneck."""
         return self.outcome == NO_GAIN and self.loop is None and self.evidence.outcome != NO_GAIN
 
     @property
     def gain(self) -> float:
-        """How many times as fast the loop was; by calculation where that was not measured."""
+        """Return how many times as fast the loop was, computed if not measured."""
         return self.loop.gain if self.loop else self.expected
 
 
 def expected_gain(tried: Tried, rates: Rates) -> float:
-    """Return how many times as fast the loop should be when a part gains what its trial shows."""
+    """Return how many times as fast the loop should be, given the trial of a stage."""
     if tried.part == "loop":
         return tried.gain
     return limit_of(scaled(rates, tried.part, tried.gain, tried.cpu)) / limit_of(rates)
 
 
 def decides_alone(tried: Tried, rates: Rates) -> bool:
-    """Return True if the loop can only gain what the part gains, since the other part costs nearly nothing."""
+    """Return True if the other stage takes almost no time, so that the loop gains what this stage gains."""
     other = {"feed": "step", "step": "feed"}.get(tried.part)
     if other is None:
         return True
@@ -64,7 +64,7 @@ def decides_alone(tried: Tried, rates: Rates) -> bool:
 
 
 def for_the_loop(tried: Sequence[Tried], rates: Rates) -> list[Tried]:
-    """Return the trials of parts to repeat in the whole loop: those that promise a gain there, the largest first."""
+    """Return the trials of stages to repeat in the whole loop: those with an expected gain, the largest first."""
     promising = [
         one
         for one in tried
@@ -78,8 +78,8 @@ def conclude(tried: Sequence[Tried], rates: Rates) -> list[Advice]:
     alone = {one.flags: one for one in tried if one.part != "loop"}
     loops = {one.flags: one for one in tried if one.part == "loop"}
     flags = dict.fromkeys(one.flags for one in tried)
-    found = [_conclusion(one, alone.get(one), loops.get(one), rates) for one in flags]
-    return sorted(found, key=lambda one: -one.gain)
+    advice = [_conclusion(one, alone.get(one), loops.get(one), rates) for one in flags]
+    return sorted(advice, key=lambda one: -one.gain)
 
 
 def _conclusion(flags: str, alone: Tried | None, loop: Tried | None, rates: Rates) -> Advice:
@@ -91,10 +91,10 @@ def _conclusion(flags: str, alone: Tried | None, loop: Tried | None, rates: Rate
     elif decides_alone(alone, rates):
         outcome = alone.outcome
     else:
-        outcome = UNCERTAIN  # the part gains; whether the loop does was not measured
+        outcome = UNCERTAIN  # the stage gains; the loop was not measured
     return Advice(flags, outcome, alone, loop, expected)
 
 
 def recommended(advice: Sequence[Advice]) -> list[Advice]:
-    """Return those that help."""
+    """Return the flags that help."""
     return [one for one in advice if one.outcome == HELPS]

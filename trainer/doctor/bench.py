@@ -1,4 +1,4 @@
-"""`trainer bench`: the same images from shards, from files, and through Python, by turns: what sharding buys."""
+"""`trainer bench`: compare reading the same images from shards, from files, and from files in Python."""
 
 import contextlib
 import statistics
@@ -14,10 +14,17 @@ from mindspore.dataset import vision
 from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.device.context import this_machine
-from trainer.doctor.class_folders import ENDINGS, ClassImages, as_links, class_images
-from trainer.doctor.samples import MOST_BYTES, Row, as_files, as_set, refused_files, some_rows
+from trainer.doctor.class_folders import ENDINGS, ClassImages, class_images, write_links
+from trainer.doctor.samples import (
+    MOST_BYTES,
+    Row,
+    rejected_files,
+    sample_rows,
+    write_dataset,
+    write_files,
+)
 from trainer.doctor.session import Session
-from trainer.doctor.stages import Measured, Stage, feeding, pipeline_part, summed_up
+from trainer.doctor.stages import Measured, Stage, feeding, medians, pipeline_stage
 from trainer.errors import TrainerError, WrongUsage, first_line
 from trainer.feed.picture import plain_picture
 from trainer.feed.pipeline import batched, train_transforms
@@ -33,10 +40,9 @@ LEAST_BATCHES = 2
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found. `images` is the folder that was given, None for a sample of the set's own rows; `files` are read
-    one by one there, `shards` hold as many rows. `gains` are the median ratios of MindDataset to each other source.
-    `skipped` counts what is not read of that folder, by reason. `python_decodes` says whether GeneratorDataset decodes
-    with Pillow, or hands on bytes.
+    """The result. `images` is the given folder, None for a sample of rows; `files` are the images in it. `gains` are
+    the median ratios of MindDataset to the other sources. `skipped` counts the files that were not read, by reason.
+    `python_decodes` is True if GeneratorDataset decodes with Pillow, False if it returns bytes.
     """
 
     dataset: str
@@ -56,8 +62,8 @@ class Comparison:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-class Pictures:
-    """The source that tutorials have their readers write: rows of pixels, or of bytes, and labels, file by file."""
+class ImageFiles:
+    """A GeneratorDataset source as in tutorials: one image file per row, as pixels or bytes, and its label."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], decodes: bool) -> None:
         self.files = files
@@ -80,8 +86,8 @@ def compare(
     stop: StopSignals,
     home: Path = Path(),
 ) -> Comparison:
-    """Measure three sources of the run's batches for about so many seconds. `images` has class folders (or a folder
-    train with them); None: a sample of the set is written as files, and as a set of its own. Nothing is kept.
+    """Measure three sources of batches for about `seconds`. `images` has class folders, or a folder train with class
+    folders; None: a sample of rows is written as files and as a dataset. Nothing is kept.
 
     `home` is as in RunPlan. Raises TrainerError and ContractError as a run would, Interrupted after a signal.
     """
@@ -92,18 +98,18 @@ def compare(
         session = Session(plan, scratch, seconds, stop, tell)
         if images is None:
             source, folder = _sampled(session)
-            found = class_images(folder)
+            sample = class_images(folder)
         else:
             source = plan
-            folder, found = given_images(plan, images, scratch, tell)
-        if len(found.files) < LEAST_BATCHES * config.batch_size:
-            skipped = f" (skipped: {found.skipped_text()})" if found.skipped else ""
+            folder, sample = given_images(plan, images, scratch, tell)
+        if len(sample.files) < LEAST_BATCHES * config.batch_size:
+            skipped = f" (skipped: {sample.skipped_text()})" if sample.skipped else ""
             raise TrainerError(
-                f"{many(len(found.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
+                f"{many(len(sample.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
                 f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
             )
         tell(f"measuring for about {seconds:.0f} s")
-        return replace(_compare(session, source, folder, found.files, images), skipped=dict(found.skipped))
+        return replace(_compare(session, source, folder, sample.files, images), skipped=dict(sample.skipped))
 
 
 def _compare(
@@ -112,9 +118,9 @@ def _compare(
     plan, config = session.plan, session.plan.config
     decodes = for_pixels(train_transforms(plan.recipe, plan.pixels)) is not None
     parts = [
-        pipeline_part(SHARDS, source, feeding),
-        _named(folder, pipeline_part(FILES, source, lambda plan: _from_folder(plan, folder))),
-        _named(folder, pipeline_part(PYTHON, source, lambda plan: _from_python(plan, files))),
+        pipeline_stage(SHARDS, source, feeding),
+        _named(folder, pipeline_stage(FILES, source, lambda plan: _from_folder(plan, folder))),
+        _named(folder, pipeline_stage(PYTHON, source, lambda plan: _from_python(plan, files))),
     ]
     turns = session.rounds(parts, ROUNDS, session.left_s())
     rates = {name: [turn.images_per_s for turn in done] for name, done in turns.items()}
@@ -133,7 +139,7 @@ def _compare(
         batch_size=config.batch_size,
         workers=plan.effect.workers,
         python_decodes=decodes,
-        sources=list(summed_up(turns).values()),
+        sources=list(medians(turns).values()),
         gains=gains,
         rounds=len(rates[SHARDS]),
         seconds=round(session.spent_s, 1),
@@ -141,33 +147,32 @@ def _compare(
 
 
 def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
-    """Return the images in class folders of `images`, or of its folder train, and a folder for ImageFolderDataset.
+    """Return a folder for ImageFolderDataset, and the images in class folders of `images` or of its folder train.
 
-    Files that the set has refused are left out: one of them would end the measurement. Where ImageFolderDataset would
-    read other files (it looks into the class folders only, not below, and goes by names) the folder is one of links in
-    `scratch`.
+    Files that dataprep has rejected are left out: one of them would stop the measurement. If ImageFolderDataset would
+    read other files (it uses names, and does not look into subfolders), the folder holds links in `scratch`.
     """
     if not images.is_dir():
-        raise WrongUsage(f"--against {images} is not a folder; give the images that the set was sharded from")
+        raise WrongUsage(f"--against {images} is not a folder; give the source folder of the dataset")
     folder = images / "train" if (images / "train").is_dir() else images
-    found = class_images(folder, refused_files(plan.folder), images)
+    found = class_images(folder, rejected_files(plan.folder), images)
     if found.skipped:
         tell(f"skipped in {folder}: {found.skipped_text()}")
     if found.is_plain:
         return folder, found
     links = scratch / "files"
-    as_links(found, links)
+    write_links(found, links)
     return links, found
 
 
 def _sampled(session: Session) -> tuple[RunPlan, Path]:
     plan = session.plan
-    rows: list[Row] = some_rows(plan, SAMPLE_ROWS)
+    rows: list[Row] = sample_rows(plan, SAMPLE_ROWS)
     share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
-    session.tell(f"writing {share} as files, and as a shard (at most {MOST_BYTES >> 20} MiB)")
+    session.tell(f"writing {share} as files and as a shard (at most {MOST_BYTES >> 20} MiB)")
     folder = session.scratch / "files"
-    as_files(rows, folder)
-    return as_set(rows, session.scratch / "shards", plan), folder
+    write_files(rows, folder)
+    return write_dataset(rows, session.scratch / "shards", plan), folder
 
 
 def _from_folder(plan: RunPlan, folder: Path) -> Any:
@@ -181,9 +186,9 @@ def _from_folder(plan: RunPlan, folder: Path) -> Any:
 def _from_python(plan: RunPlan, files: Sequence[tuple[Path, int]]) -> Any:
     transforms = train_transforms(plan.recipe, plan.pixels)
     on_pixels = for_pixels(transforms)
-    # In threads: worker processes would not see the signals that end the job, and their CPU time could not be told.
+    # In threads: worker processes would not get the signals that stop the job, and their CPU time is not measured.
     rows = ds.GeneratorDataset(
-        Pictures(files, on_pixels is not None),
+        ImageFiles(files, on_pixels is not None),
         ["image", "label"],
         num_parallel_workers=plan.effect.workers,
         shuffle=True,
@@ -201,7 +206,7 @@ def _batched(rows: Any, plan: RunPlan, transforms: list[Any]) -> Any:
 
 
 def for_pixels(transforms: Sequence[Any]) -> list[Any] | None:
-    """The same transforms for images that are decoded already; None when they begin with another than MindSpore's."""
+    """Return the transforms for decoded images; None if the first one is not a decoder of MindSpore."""
     first, *rest = transforms
     if isinstance(first, vision.Decode):
         return rest
@@ -212,20 +217,20 @@ def for_pixels(transforms: Sequence[Any]) -> list[Any] | None:
 
 
 def _named(folder: Path, part: Stage) -> Stage:
-    def work(lap: Any) -> float | None:
+    def work(timer: Any) -> float | None:
         with _errors_of(folder, part.name):
-            return part.work(lap)
+            return part.work(timer)
 
     return replace(part, work=work)
 
 
 @contextlib.contextmanager
 def _errors_of(folder: Path, source: str) -> Iterator[None]:
-    """What fails there is no fault of the set's."""
+    """Report an error of a pipeline on files: the dataset is not at fault."""
     try:
         yield
     except RuntimeError as error:
         raise TrainerError(
-            f"{source} failed on {folder}: {first_line(error)}; one file that does not decode ends such a pipeline, so "
-            "leave --against out to compare on rows of the set"
+            f"{source} failed on {folder}: {first_line(error)}; such a pipeline stops at a file that does not decode; "
+            "omit --against to compare with rows of the dataset"
         ) from error

@@ -1,4 +1,4 @@
-"""The images of a folder of class folders, at any depth, as `dataprep shard` reads them; what is skipped is counted."""
+"""Images in class folders at any depth, as `dataprep shard` reads them; skipped files are counted by reason."""
 
 import stat
 from collections import Counter
@@ -8,21 +8,21 @@ from pathlib import Path
 from trainer.errors import TrainerError
 from trainer.feed.image_files import find_files
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")  # what ImageFolderDataset takes and MindSpore decodes
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp")  # accepted by ImageFolderDataset and decoded by MindSpore
 SIGNATURES = {b"\xff\xd8\xff": ".jpg", b"\x89PNG\r\n\x1a\n": ".png", b"BM": ".bmp"}
-# Why a file is skipped.
-REFUSED = "refused by the set"
+# Reasons for skipping files.
+REJECTED = "rejected by dataprep"
 NO_CLASS = "in no class folder"
 OTHER_FORMAT = "not JPEG, PNG or BMP"
-UNREADABLE = "not readable, or not a file"
-CLOSED, LINKED, SYSTEM = "folders that could not be listed", "links to folders", "hidden or of a system"
+UNREADABLE = "unreadable, or not a regular file"
+CLOSED, LINKED, SYSTEM = "unreadable folders", "links to folders", "hidden or system files"
 
 
 @dataclass
 class ClassImages:
-    """`files` are the images with the number of their class, in order; `endings` what their content calls for.
+    """`files` are the images with their class numbers, in order; `endings` are the suffixes by content.
 
-    `skipped` counts the rest by reason. `is_plain` says that ImageFolderDataset finds these files and no others.
+    `skipped` counts the other files by reason. `is_plain` is True if ImageFolderDataset would find the same files.
     """
 
     files: list[tuple[Path, int]] = field(default_factory=list)
@@ -31,15 +31,14 @@ class ClassImages:
     is_plain: bool = True
 
     def skipped_text(self) -> str:
-        """Return the counts in words; empty when nothing was skipped."""
+        """Return the counts as text, empty if nothing was skipped."""
         return ", ".join(f"{count:,} {reason}" for reason, count in self.skipped.items())
 
 
-def class_images(folder: Path, refused: frozenset[str] = frozenset(), root: Path | None = None) -> ClassImages:
-    """Return the images below the class folders of `folder`; content decides the format, never the name.
+def class_images(folder: Path, rejected: frozenset[str] = frozenset(), root: Path | None = None) -> ClassImages:
+    """Return the images below the class folders of `folder`; the format is that of the content, not of the name.
 
-    `refused` are keys of the set: paths below `root`, the folder that was sharded. Raises TrainerError when there is no
-    file at all.
+    `rejected` are keys of the dataset: paths below `root`, its source folder. Raises TrainerError if there is no file.
     """
     paths, passed_over = find_files([folder])
     found = ClassImages()
@@ -48,22 +47,22 @@ def class_images(folder: Path, refused: frozenset[str] = frozenset(), root: Path
     classes = sorted({path.relative_to(folder).parts[0] for path in paths if path.parent != folder})
     numbers = {name: number for number, name in enumerate(classes)}
     for path in paths:
-        reason, ending = _looked_at(path, folder, refused, root or folder)
+        reason, ending = _checked(path, folder, rejected, root or folder)
         if reason:
             found.skipped[reason] += 1
         else:
             found.files.append((path, numbers[path.relative_to(folder).parts[0]]))
             found.endings.append(ending)
-    found.is_plain = _seen_by_mindspore(folder) == {path for path, _ in found.files}
+    found.is_plain = _found_by_mindspore(folder) == {path for path, _ in found.files}
     return found
 
 
-def _looked_at(path: Path, folder: Path, refused: frozenset[str], root: Path) -> tuple[str, str]:
-    """Why a file is skipped, empty when it is not; and the ending that its content calls for."""
+def _checked(path: Path, folder: Path, rejected: frozenset[str], root: Path) -> tuple[str, str]:
+    """Return the reason for skipping a file, or an empty string and the suffix by content."""
     if path.parent == folder:
         return NO_CLASS, ""
-    if path.relative_to(root).as_posix() in refused:
-        return REFUSED, ""
+    if path.relative_to(root).as_posix() in rejected:
+        return REJECTED, ""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would block
             return UNREADABLE, ""
@@ -75,22 +74,22 @@ def _looked_at(path: Path, folder: Path, refused: frozenset[str], root: Path) ->
     return ("", ending) if ending else (OTHER_FORMAT, "")
 
 
-def _seen_by_mindspore(folder: Path) -> set[Path]:
-    """What ImageFolderDataset looks at: files in the class folders themselves, by their endings."""
-    places = [place for place in folder.iterdir() if place.is_dir()]
-    return {path for place in places for path in _listed(place) if path.suffix.lower() in ENDINGS}
+def _found_by_mindspore(folder: Path) -> set[Path]:
+    """Return the files that ImageFolderDataset finds: directly in the class folders, by suffix."""
+    class_folders = [entry for entry in folder.iterdir() if entry.is_dir()]
+    return {path for entry in class_folders for path in _listed(entry) if path.suffix.lower() in ENDINGS}
 
 
-def _listed(place: Path) -> list[Path]:
+def _listed(folder: Path) -> list[Path]:
     try:
-        return list(place.iterdir())
+        return list(folder.iterdir())
     except OSError as error:
-        raise TrainerError(f"{place} could not be listed ({error.strerror}); let this user read it") from error
+        raise TrainerError(f"{folder} could not be listed ({error.strerror}); let this user read it") from error
 
 
-def as_links(images: ClassImages, folder: Path) -> None:
-    """Link the images into `folder`, one folder per class, with the endings that ImageFolderDataset goes by."""
+def write_links(images: ClassImages, folder: Path) -> None:
+    """Link the images into `folder`, one folder per class, with the suffixes that ImageFolderDataset accepts."""
     for number, ((path, label), ending) in enumerate(zip(images.files, images.endings, strict=True)):
-        place = folder / f"{label:05d}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:07d}{ending}").symlink_to(path)
+        class_folder = folder / f"{label:05d}"
+        class_folder.mkdir(parents=True, exist_ok=True)
+        (class_folder / f"{number:07d}{ending}").symlink_to(path)

@@ -1,6 +1,6 @@
-"""Which implementation oneDNN takes for a small convolution, forward and backward: asked of a process of its own.
+"""Find out in a child process which implementation oneDNN uses for a small convolution, forward and backward.
 
-oneDNN chooses once per process, and says what it chose when ONEDNN_VERBOSE is set. The child takes 2 to 3 s.
+oneDNN chooses once per process, and prints its choice if ONEDNN_VERBOSE is set. The child takes 2 to 3 s.
 """
 
 import os
@@ -9,20 +9,19 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainer.config import RunConfig
 from trainer.device.context import Machine, apply, decide
 from trainer.device.kernels import AVX2, AVX512, DNNL, ONEDNN, OURS, Kernels
 
 REFERENCE = "ref:any"  # in the name of an implementation: plain loops, without vector instructions
-EVERYTHING = "DEFAULT"  # the cap that caps nothing
+NO_LIMIT = "DEFAULT"
 CHANNELS, FILTERS, SIDE, BATCH = 24, 48, 16, 4
 ROUNDS = 3
-DEADLINE_S = 60.0  # on a machine with much other work
+DEADLINE_S = 60.0  # long enough on a busy machine
 TOOK = "milliseconds "
 
-# {home} is where this package lies, which need not be on the path.
+# {home} is the folder of this package, which may not be on the path.
 CHILD = """import sys
 sys.path[0] = {home!r}
 from trainer.doctor.convolution import run_here
@@ -32,8 +31,8 @@ run_here()
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution under the instruction set `level`: the names that oneDNN gives the implementations that it took,
-    and the milliseconds that forward and backward take together.
+    """A convolution limited to the instruction set `level`: oneDNN's names of the implementations that it used, and
+    the time of forward and backward together in milliseconds.
     """
 
     level: str
@@ -42,14 +41,14 @@ class Convolution:
 
     @property
     def is_reference(self) -> bool:
-        """Return True if a part of it runs on the reference path."""
+        """Return True if forward or backward runs on the reference path."""
         return any(is_reference(name) for name in self.implementations)
 
 
 @dataclass(frozen=True)
 class Convolutions:
-    """The convolution as it is in effect, and the one to compare it with: under the cap that a user should take, or
-    without the cap that the trainer has set. None where neither applies.
+    """The convolution in effect, and the one to compare it with: with the limit that the user should set, or without
+    the limit that the trainer has set; None if neither applies.
     """
 
     in_effect: Convolution
@@ -61,10 +60,10 @@ def is_reference(implementation: str) -> bool:
     return REFERENCE in implementation
 
 
-def look_at_convolutions(kernels: Kernels) -> Convolutions | None:
-    """Measure a convolution in children of this process, after `kernels` were put in effect here: one or two of them.
+def measure_convolutions(kernels: Kernels) -> Convolutions | None:
+    """Measure a convolution in one or two child processes, after `kernels` was applied to this one.
 
-    None when a child does not come to its end.
+    Return None if a child fails.
     """
     now = _in_child(kernels.level, {})
     if now is None:
@@ -72,12 +71,12 @@ def look_at_convolutions(kernels: Kernels) -> Convolutions | None:
     if now.is_reference and kernels.level == AVX512:
         return Convolutions(now, _in_child(AVX2, dict.fromkeys((ONEDNN, DNNL), AVX2)))
     if kernels.cap is not None:
-        return Convolutions(now, _in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), EVERYTHING)))
+        return Convolutions(now, _in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), NO_LIMIT)))
     return Convolutions(now)
 
 
 def _in_child(level: str, variables: dict[str, str]) -> Convolution | None:
-    home = str(Path(__file__).resolve().parents[1])
+    home = str(Path(__file__).resolve().parents[2])
     verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # the second for oneDNN 2
     command = [sys.executable, "-c", CHILD.format(home=home)]
     try:
@@ -97,18 +96,18 @@ def _in_child(level: str, variables: dict[str, str]) -> Convolution | None:
 
 
 def read_report(level: str, printed: str) -> Convolution | None:
-    """What a child has printed under `level`; None unless there is the time and a convolution of oneDNN's."""
-    names, took = implementations(printed), None
+    """Parse the output of a child run with `level`; None without a time or a convolution by oneDNN."""
+    names, milliseconds = implementations(printed), None
     for line in printed.splitlines():
         if line.startswith(TOOK):
-            took = float(line.removeprefix(TOOK))
-    return Convolution(level, names, took) if names and took is not None else None
+            milliseconds = float(line.removeprefix(TOOK))
+    return Convolution(level, names, milliseconds) if names and milliseconds is not None else None
 
 
 def implementations(verbose: str) -> tuple[str, ...]:
-    """The implementations of the convolutions in what ONEDNN_VERBOSE=1 has printed, each once, sorted.
+    """Return the implementations of convolutions in the output of ONEDNN_VERBOSE=1, each once, sorted.
 
-    A line has `exec`, the engine, the primitive and the implementation; what stands before them differs by version.
+    A line has `exec`, the engine, the primitive and the implementation; the fields before them differ by version.
     """
     found = set()
     for line in verbose.splitlines():
@@ -121,7 +120,7 @@ def implementations(verbose: str) -> tuple[str, ...]:
 
 
 def run_here() -> None:
-    """Run the convolution in this process, under whatever its environment says, and print how long it took."""
+    """Run the convolution in this process and print its time; the environment sets the limit."""
     import mindspore
     import numpy as np
 
@@ -133,13 +132,9 @@ def run_here() -> None:
     def round_s() -> float:
         began = time.perf_counter()
         of_images, of_weights = gradients(images)
-        _wait_for(of_images, *of_weights)
+        for gradient in (of_images, *of_weights):
+            gradient.asnumpy()  # waits for the result
         return time.perf_counter() - began
 
-    round_s()  # makes the primitives
+    round_s()  # creates the primitives
     sys.stdout.write(f"\n{TOOK}{1000 * min(round_s() for _ in range(ROUNDS))}\n")
-
-
-def _wait_for(*tensors: Any) -> None:
-    for tensor in tensors:
-        tensor.asnumpy()

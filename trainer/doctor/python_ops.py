@@ -1,4 +1,4 @@
-"""Which transforms of a recipe run in Python: by what they are, not by what they are called."""
+"""Transforms of a recipe that run in Python, recognised by type, not by name."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from mindspore.dataset.transforms.transforms import TensorOperation
 
 
 def python_ops(transforms: Sequence[Any]) -> tuple[str, ...]:
-    """The names of those that do, those inside of RandomApply and the like too, each once and in order."""
+    """Return the names of transforms that run in Python, also those inside RandomApply and the like, each once."""
     return tuple(dict.fromkeys(_names(transforms, False)))
 
 
 def _names(transforms: Sequence[Any], before: bool) -> Iterator[str]:
-    # MindSpore's rule: what has both forms takes that of the one before it, the C++ one at the start (read in 2.10).
+    # MindSpore's rule: an operator with both forms takes that of the one before it; the first is C++ (read in 2.10).
     for transform in transforms:
         inner = getattr(transform, "transforms", None)
         before = _is_python(transform, before)
@@ -26,14 +26,12 @@ def _names(transforms: Sequence[Any], before: bool) -> Iterator[str]:
 
 def _is_python(transform: Any, before: bool) -> bool:
     if not isinstance(transform, TensorOperation):
-        return True  # a function, or an operator of which there is no other form
+        return True  # a function, or an operator with a Python form only
     if transform.implementation is None:
         return before
     return bool(transform.implementation == Implementation.PY)
 
 
 def _name(transform: Any) -> str:
-    function = getattr(
-        transform, "transform", transform
-    )  # MindSpore wraps functions inside of RandomChoice and the like
+    function = getattr(transform, "transform", transform)  # MindSpore wraps functions inside RandomChoice and the like
     return getattr(function, "__name__", type(function).__name__)

@@ -1,4 +1,4 @@
-"""Throw-away copies of some rows: as a set of other sizes, to try `--resize` on, or as files, to compare with."""
+"""Temporary copies of some rows: as a dataset of other sizes, to try `--resize`, or as files, to compare with."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from trainer.feed.pipeline import rows_of
 from trainer.plan.run_plan import RunPlan
 
 MAX_REJECTS_BYTES = 4 << 30
-MOST_BYTES = 256 << 20  # of one copy on the disk
+MOST_BYTES = 256 << 20  # of one copy on disk
 PAGE_BYTES = 32 << 20
 
 
@@ -34,26 +34,26 @@ class Row:
     label: int
 
 
-def some_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
-    """Up to `count` rows of train as they are stored, drawn over the whole split, fewer where they are large.
+def sample_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
+    """Return up to `count` stored rows from all of train, fewer if they are large.
 
-    After so many seconds a batch is enough: a slow storage must not take the time of all that is to be measured.
+    After `seconds` one batch is enough: slow storage must not take the time of the measurements.
     """
     until = time.monotonic() + seconds
     rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, shuffle=Shuffle.GLOBAL, num_shards=1, shard_id=0)
-    found: list[Row] = []
-    held = 0
+    sample: list[Row] = []
+    sample_bytes = 0
     for image, label in rows.create_tuple_iterator(num_epochs=1, output_numpy=True):
-        found.append(Row(image.tobytes(), int(label)))
-        held += len(found[-1].image)
-        late = time.monotonic() >= until and len(found) >= plan.config.batch_size
-        if len(found) == count or held >= MOST_BYTES or late:
+        sample.append(Row(image.tobytes(), int(label)))
+        sample_bytes += len(sample[-1].image)
+        late = time.monotonic() >= until and len(sample) >= plan.config.batch_size
+        if len(sample) == count or sample_bytes >= MOST_BYTES or late:
             break
-    return found
+    return sample
 
 
 def short_sides(rows: Sequence[Row]) -> list[int]:
-    """The shorter side of each image in pixels."""
+    """Return the shorter side of each image in pixels."""
     sides = []
     for row in rows:
         height, width = vision.Decode()(np.frombuffer(row.image, np.uint8)).shape[:2]
@@ -61,8 +61,8 @@ def short_sides(rows: Sequence[Row]) -> list[int]:
     return sides
 
 
-def shrunk(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], None]) -> list[Row]:
-    """The rows as `dataprep shard --resize` would have stored them; the shorter side in pixels."""
+def resize_rows(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], None]) -> list[Row]:
+    """Return the rows as `dataprep shard --resize` would store them; `resize` is the shorter side in pixels."""
     policy: Mapping[str, Any] = {**plan.dataset.policy, "resize": resize}
     quality = Policy.from_dict(policy).quality
 
@@ -70,7 +70,7 @@ def shrunk(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], 
         check()
         try:
             pixels = read_picture(row.image, policy)
-        except Unreadable:  # it stays as it is, as training sees it
+        except Unreadable:  # kept unchanged, as in training
             return row
         return Row(vision.encode_jpeg(pixels, quality).tobytes(), row.label)
 
@@ -78,8 +78,8 @@ def shrunk(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], 
         return list(threads.map(one, rows))
 
 
-def as_set(rows: Sequence[Row], folder: Path, plan: RunPlan) -> RunPlan:
-    """Write the rows as one shard in `folder` and return the plan of a run on it."""
+def write_dataset(rows: Sequence[Row], folder: Path, plan: RunPlan) -> RunPlan:
+    """Write the rows as one shard into `folder` and return the plan of a run on it."""
     schema = plan.dataset.schema
     name = shard_name("train", 0, 1)
     folder.mkdir(parents=True)
@@ -100,19 +100,19 @@ def as_set(rows: Sequence[Row], folder: Path, plan: RunPlan) -> RunPlan:
     return replace(plan, folder=folder, dataset=dataset, steps=len(rows) // plan.config.batch_size)
 
 
-def as_files(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows as image files, one folder a class."""
+def write_files(rows: Sequence[Row], folder: Path) -> None:
+    """Write the rows as image files, one folder per class."""
     for number, row in enumerate(rows):
-        place = folder / f"{row.label:05d}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number:06d}.{_ending(row.image)}").write_bytes(row.image)
+        class_folder = folder / f"{row.label:05d}"
+        class_folder.mkdir(parents=True, exist_ok=True)
+        (class_folder / f"{number:06d}.{_ending(row.image)}").write_bytes(row.image)
 
 
-def refused_files(dataset: Path) -> frozenset[str]:
-    """The keys of the files that the set has refused: their paths below the folder that was sharded."""
+def rejected_files(dataset: Path) -> frozenset[str]:
+    """Return the keys of the rejected files of a dataset: their paths below the source folder."""
     try:
         lines = read_regular(dataset / REJECTS, MAX_REJECTS_BYTES).decode(errors="replace").splitlines()
-    except FileNotFoundError:  # a copy of the set without it
+    except FileNotFoundError:  # a copy of the dataset without it
         return frozenset()
     return frozenset(str(json.loads(line)["key"]) for line in lines)
 

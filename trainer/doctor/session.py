@@ -1,4 +1,4 @@
-"""One examination of a run: what is examined, by which clock, and how much of its time is over."""
+"""Session of measurements on one run: its plan, its clock, and the time left."""
 
 import itertools
 import time
@@ -10,19 +10,19 @@ from typing import Any
 import mindspore.dataset as ds
 
 from trainer.device.context import this_machine
-from trainer.doctor.stages import Measurement, Stage, measure, take_turns
+from trainer.doctor.stages import Measurement, Stage, measure, measure_in_rounds
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
 
-SEEDS = 2**31  # MindSpore's own are below that
+SEEDS = 2**31  # MindSpore's seeds are below
 
 
 @dataclass
 class Session:
     """A plan, a scratch folder, the seconds to spend, and a callback for progress messages.
 
-    With `vary_order` each turn reads the rows in an order of its own. Otherwise all turns begin with the same rows,
-    which the cache holds after the first: a slow storage would not be noticed.
+    With `vary_order` each measurement reads the rows in another order. Otherwise all measurements start with the same
+    rows, which are cached after the first one, and slow storage would go unnoticed.
     """
 
     plan: RunPlan
@@ -39,29 +39,29 @@ class Session:
 
     @property
     def spent_s(self) -> float:
-        """How long it has lasted."""
+        """Return the seconds since the start."""
         return self.clock() - self.began
 
     def left_s(self, share: float = 1.0) -> float:
-        """How long it is until this share of the time is over; below 0 when it is."""
+        """Return the seconds until this share of the time is over; below 0 afterwards."""
         return share * self.seconds - self.spent_s
 
     def take(self, part: Stage, seconds: float) -> Measurement:
-        """One turn."""
+        """Measure a stage once."""
         if self.vary_order:
             ds.config.set_seed(next(self._orders) % SEEDS)
-        turn = measure(part, seconds, self.stop.check, self.clock)
+        measurement = measure(part, seconds, self.stop.check, self.clock)
         self.stop.check()
-        return turn
+        return measurement
 
     def rounds(
         self, parts: Sequence[Stage], count: int, seconds: float, least: int = 1
     ) -> dict[str, list[Measurement]]:
-        """Up to `count` turns of each and no fewer than `least`, within so many seconds if those allow it."""
-        return take_turns(parts, count, self.clock() + seconds, self.take, self.clock, least)
+        """Measure each stage up to `count` times within `seconds`, but at least `least` times."""
+        return measure_in_rounds(parts, count, self.clock() + seconds, self.take, self.clock, least)
 
     def planned(self, **changes: Any) -> RunPlan:
-        """The plan with other flags; raises TrainerError when they do not go together."""
+        """Return the plan with other flags; raise TrainerError if they do not fit together."""
         return plan_run(
             replace(self.plan.config, dataset=str(self.plan.folder), **changes),
             this_machine(self.plan.effect.device),

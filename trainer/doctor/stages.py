@@ -1,7 +1,7 @@
-"""Measures parts of a run, each alone and all together, on the very pipeline and step that `trainer run` uses.
+"""Measure the stages of a run, alone and together, with the pipeline and the step of `trainer run`.
 
-Parts take turns, and the median over the rounds counts: what else the machine does then meets all of them alike. A
-turn's clock starts when the part is warm, so that compiling and the first batch are in no figure.
+Stages are measured in interleaved rounds, and the median counts, so that other work affects all of them alike. The
+clock of a turn starts when the stage is warm, so compilation and the first batch are not included.
 """
 
 import functools
@@ -29,19 +29,18 @@ from trainer.training.meter import Meter
 from trainer.training.progress import Silent
 
 EPOCHS = 1 << 20  # more than any turn lasts
-UPDATES = 100_000  # likewise
-STILL = 1e-3  # of the rate: weights that hardly move cannot diverge, and a lost loss would leave updates out
+UPDATES = 100_000  # also more
+SLOW = 1e-3  # of the learning rate: nearly constant weights cannot diverge; a non-finite loss skips updates
 LEAST_TURN_S = 0.25
-LOOK_S, RESTING = 0.05, 0.2  # how often to look whether a process rests, and the share of a core that is rest
+CHECK_S, IDLE = 0.05, 0.2  # how often to check if the process is idle, and the share of a core that counts as idle
 
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was done in one turn. `cpu_s` is that of all threads; `data_wait` the share of waiting, where it is seen.
-
-    `storage_bytes` were read from the storage, not from the cache.
+    """One turn of a stage. `cpu_s` is the CPU time of all threads, `data_wait` the share of time spent waiting for data
+    (None: not measurable), `storage_bytes` are those read from storage, not from the cache.
     """
 
     images: int
@@ -53,13 +52,13 @@ class Measurement:
 
     @property
     def images_per_s(self) -> float:
-        """Throughput of the turn."""
+        """Return the throughput."""
         return self.images / self.wall_s if self.wall_s > 0 else 0.0
 
 
 class Timer:
-    """Counts the images of a turn of `seconds`, from now on. The first `warm` batches are not counted, nor is more than
-    half of the turn's time spent on them once the first has come. `check` may raise to end it all.
+    """Count the images of a turn of `seconds`, starting now. The first `warm` batches are not counted, but after the
+    first one at most half of the time is spent on them. `check` may raise to stop.
     """
 
     def __init__(self, seconds: float, warm: int, clock: Clock, cpu_clock: Clock, check: Callable[[], None]) -> None:
@@ -76,11 +75,11 @@ class Timer:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the clock runs."""
+        """Return True if the clock runs."""
         return self._cold <= 0
 
     def done(self, images: int) -> bool:
-        """Count a batch that is done; true when the turn is over."""
+        """Count a finished batch; return True if the turn is over."""
         self.check()
         now = self.clock()
         if not self.is_warm:
@@ -94,8 +93,8 @@ class Timer:
         self._ended, self._cpu_ended, self._read_ended = now, self.cpu_clock(), bytes_from_storage()
         return now - self._began >= self.seconds
 
-    def turn(self, data_wait: float | None = None) -> Measurement:
-        """What was counted."""
+    def measurement(self, data_wait: float | None = None) -> Measurement:
+        """Return the measurement so far."""
         cpu_s = self._cpu_ended - self._cpu_began
         read = max(0, self._read_ended - self._read_began)
         return Measurement(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
@@ -103,10 +102,9 @@ class Timer:
 
 @dataclass(frozen=True)
 class Stage:
-    """Something to measure: `work` does batches until the lap is over and returns the share of waiting, if it sees it.
+    """A stage to measure: `work` processes batches until the timer is done and returns the share of waiting, or None.
 
-    `warm` is how many batches come before it runs as it will; `prepare` is called before each turn, for what is to be
-    in none.
+    `warm` is the number of batches until the stage is warm; `prepare` is called before each turn and not measured.
     """
 
     name: str
@@ -116,13 +114,13 @@ class Stage:
 
 
 def measure(part: Stage, seconds: float, check: Callable[[], None], clock: Clock = time.perf_counter) -> Measurement:
-    """One turn of a part."""
+    """Measure a stage once."""
     part.prepare()
-    lap = Timer(seconds, part.warm, clock, time.process_time, check)
-    return lap.turn(part.work(lap))
+    timer = Timer(seconds, part.warm, clock, time.process_time, check)
+    return timer.measurement(part.work(timer))
 
 
-def take_turns(
+def measure_in_rounds(
     parts: Sequence[Stage],
     count: int,
     until: float,
@@ -130,32 +128,30 @@ def take_turns(
     clock: Clock,
     least: int = 1,
 ) -> dict[str, list[Measurement]]:
-    """Up to `count` turns of each part, round by round, to be done at `until` on the clock; by name.
+    """Measure each stage up to `count` times, round by round, until the clock shows `until`; return the turns by name.
 
-    What turns take beside their own time is learnt on the way and left room for. Rounds are whole; `least` of them
-    are made in any case.
+    The overhead of turns is estimated from those so far. Rounds are complete; at least `least` of them are made.
     """
     found: dict[str, list[Measurement]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
-    beside_s, round_began = 0.0, clock()
-    for place, part in enumerate(queue):
+    overhead_s, round_began = 0.0, clock()
+    for number, part in enumerate(queue):
         began = clock()
-        if place % len(parts) == 0:
-            late = began + (began - round_began) / 2 > until  # the next round would be half over time
-            if place >= least * len(parts) and late:
+        if number % len(parts) == 0:
+            late = began + (began - round_began) / 2 > until  # half of the next round would be late
+            if number >= least * len(parts) and late:
                 break
             round_began = began
-        seconds = max(LEAST_TURN_S, (until - began) / (len(queue) - place) - beside_s)
+        seconds = max(LEAST_TURN_S, (until - began) / (len(queue) - number) - overhead_s)
         found[part.name].append(take(part, seconds))
-        beside_s += (clock() - began - seconds - beside_s) / (place + 1)  # their mean so far
+        overhead_s += (clock() - began - seconds - overhead_s) / (number + 1)  # mean so far
     return found
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A part over all its turns, as medians. `cores` is how many it kept busy; `memory_bytes` is the process's own.
-
-    `storage_bytes` per image came from the storage, not from the cache.
+    """A stage over all its turns, as medians. `cores` is the number of busy cores, `memory_bytes` that of the process,
+    `storage_bytes` is per image and read from storage, not from the cache.
     """
 
     part: str
@@ -169,8 +165,8 @@ class Measured:
     storage_bytes: float = 0.0
 
 
-def summed_up(turns: Mapping[str, Sequence[Measurement]]) -> dict[str, Measured]:
-    """The medians of each part."""
+def medians(turns: Mapping[str, Sequence[Measurement]]) -> dict[str, Measured]:
+    """Return the medians of each stage."""
     return {name: _summary(name, done) for name, done in turns.items()}
 
 
@@ -191,18 +187,18 @@ def _summary(name: str, turns: Sequence[Measurement]) -> Measured:
 
 
 def reading(plan: RunPlan) -> Any:
-    """Records as they lie in the shards. Only labels leave the pipeline: bytes would cost more on the way to Python."""
+    """Return a pipeline that reads records. Only labels leave it: passing bytes to Python would cost more."""
     return _counted(train_rows(plan.folder, plan.dataset, plan.effect), plan)
 
 
 def decoding(plan: RunPlan) -> Any:
-    """The whole of each image, decoded, in as many threads as the recipe has."""
+    """Return a pipeline that decodes whole images, with as many threads as the recipe."""
     rows = train_rows(plan.folder, plan.dataset, plan.effect)
     return _counted(mapped(rows, plan.dataset, [vision.Decode()], plan.effect), plan)
 
 
 def augmenting(plan: RunPlan) -> Any:
-    """The recipe with all that comes after it, from bytes to float32."""
+    """Return a pipeline with all transforms, from bytes to float32."""
     rows = train_rows(plan.folder, plan.dataset, plan.effect)
     return _counted(mapped(rows, plan.dataset, train_transforms(plan.recipe, plan.pixels), plan.effect), plan)
 
@@ -213,21 +209,21 @@ def _counted(rows: Any, plan: RunPlan) -> Any:
 
 
 def feeding(plan: RunPlan) -> Any:
-    """The batches of `trainer run`."""
+    """Return the pipeline of `trainer run`."""
     size = plan.config.batch_size
     return train_batches(plan.folder, plan.dataset, plan.recipe, plan.pixels, size, plan.effect)
 
 
-def pipeline_part(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> Stage:
-    """The pipeline of a plan alone: nobody uses its batches. Begun anew for each turn, it works in no other's."""
+def pipeline_stage(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> Stage:
+    """Return the pipeline of a plan as a stage. It is started for each turn, so that it does not run during others."""
 
-    def work(lap: Timer) -> None:
+    def work(timer: Timer) -> None:
         switch(plan.effect)
-        # As MindSpore's own loop takes them: Tensors, over the ends of epochs.
+        # As in MindSpore's own loop: Tensors, across epochs.
         batches = make(plan).create_tuple_iterator(num_epochs=-1, do_copy=True)
         try:
             for _ in endless(batches):
-                if lap.done(plan.config.batch_size):
+                if timer.done(plan.config.batch_size):
                     break
         finally:
             batches.stop()
@@ -236,28 +232,28 @@ def pipeline_part(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> S
 
 
 def endless(batches: Any) -> Iterator[Any]:
-    """Epoch after epoch."""
+    """Yield batches, epoch after epoch."""
     while True:
         yield from batches
 
 
 class CompiledStep:
-    """The training step of a plan, built when it is first asked for, and one batch that stays in memory."""
+    """The training step of a plan, built on first use, and one batch that stays in memory."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.compile_s = 0.0  # of the first step, with the building of the network
+        self.compile_s = 0.0  # building the network and the first step
 
     @functools.cached_property
     def step(self) -> TrainStep:
-        """The step, ready to train."""
-        rates = [STILL * self.plan.lr] * UPDATES
-        _, step = network_and_step(self.plan, rates, lambda said: None)
+        """Return the step, ready to train."""
+        rates = [SLOW * self.plan.lr] * UPDATES
+        _, step = network_and_step(self.plan, rates, lambda text: None)
         step.set_train(True)
         return step
 
     def compile(self) -> None:
-        """Build the step and take it once; nothing when that is done."""
+        """Build the step and run it once; do nothing if that is done."""
         switch(self.plan.effect)
         if self.compile_s:
             return
@@ -268,86 +264,86 @@ class CompiledStep:
 
     @functools.cached_property
     def batch(self) -> list[Any]:
-        """The first batch of the pipeline."""
+        """Return the first batch of the pipeline."""
         return next(feeding(self.plan).create_tuple_iterator(num_epochs=1, do_copy=True))
 
 
-def step_part(name: str, trainee: CompiledStep) -> Stage:
-    """The step on one batch again and again: what training would reach if data cost nothing."""
+def step_stage(name: str, compiled: CompiledStep) -> Stage:
+    """Return the step on one repeated batch as a stage: the throughput of training if data took no time."""
 
-    def work(lap: Timer) -> None:
-        images, labels = trainee.batch
+    def work(timer: Timer) -> None:
+        images, labels = compiled.batch
         while True:
-            trainee.step(images, labels).asnumpy()  # waits for the device
-            if lap.done(trainee.plan.config.batch_size):
+            compiled.step(images, labels).asnumpy()  # waits for the device
+            if timer.done(compiled.plan.config.batch_size):
                 break
 
-    return Stage(name, work, warm=0, prepare=trainee.compile)
+    return Stage(name, work, warm=0, prepare=compiled.compile)
 
 
-class Pace(StepCallback):
-    """What `trainer run` does around a step, until a lap is over; with `full` queues at its begin, or empty ones."""
+class TimedCallback(StepCallback):
+    """The step callback of `trainer run`, until the timer is done. With `full` it first waits for full queues."""
 
-    def __init__(self, plan: RunPlan, step: TrainStep, lap: Timer, full: bool) -> None:
+    def __init__(self, plan: RunPlan, step: TrainStep, timer: Timer, full: bool) -> None:
         size = plan.config.batch_size
-        course = Schedule(EPOCHS, plan.steps, [plan.lr] * UPDATES)
-        run = ActiveRun(course, RunState(), step, Meter(size), Silent(), StopSignals())
-        super().__init__(run, lambda: None, lambda *lost: "")
-        self.lap = lap
+        schedule = Schedule(EPOCHS, plan.steps, [plan.lr] * UPDATES)
+        run = ActiveRun(schedule, RunState(), step, Meter(size), Silent(), StopSignals())
+        super().__init__(run, lambda: None, lambda *_: "")
+        self.timer = timer
         self.batch_size = size
         self.full = full
         self.wait_s = self.work_s = 0.0
         self._free = self._busy = 0.0
 
     def on_train_step_begin(self, run_context: Any) -> None:
-        """Note that the batch has come."""
+        """Record the arrival of a batch."""
         if self.full:
-            wait_for_rest(self.lap.seconds)
+            wait_until_idle(self.timer.seconds)
             self.full = False
         super().on_train_step_begin(run_context)
-        self._busy = self.lap.clock()
+        self._busy = self.timer.clock()
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Do as a run does, and stop when the lap is over."""
+        """Act as in a run, and stop when the timer is done."""
         before = self.run.state.step
         super().on_train_step_end(run_context)
-        now = self.lap.clock()
-        if self.lap.is_warm:
+        now = self.timer.clock()
+        if self.timer.is_warm:
             self.wait_s += self._busy - self._free
             self.work_s += now - self._busy
         self._free = now
-        if self.lap.done(self.batch_size * (self.run.state.step - before)):
+        if self.timer.done(self.batch_size * (self.run.state.step - before)):
             run_context.request_stop()
 
 
-def wait_for_rest(most_s: float) -> None:
-    """Wait until this process does nothing, for no longer than that: the queues are full then."""
+def wait_until_idle(most_s: float) -> None:
+    """Wait until this process is idle, so that the queues are full, but at most `most_s` seconds."""
     until = time.monotonic() + most_s
     while time.monotonic() < until:
         before = time.process_time()
-        time.sleep(LOOK_S)
-        if time.process_time() - before < RESTING * LOOK_S:
+        time.sleep(CHECK_S)
+        if time.process_time() - before < IDLE * CHECK_S:
             return
 
 
-def loop_part(
-    name: str, plan: RunPlan, trainee: CompiledStep, make: Callable[[RunPlan], Any] = feeding, full: bool = False
+def loop_stage(
+    name: str, plan: RunPlan, compiled: CompiledStep, make: Callable[[RunPlan], Any] = feeding, full: bool = False
 ) -> Stage:
-    """Feed and step together in MindSpore's loop, under the callback that a run has. Saving and val are not in it.
+    """Return feed and step together, in MindSpore's loop with the callback of a run, without saving and validation.
 
-    The plan may differ from the trainee's in its feed and its sink. With a feed that is faster than the step the queues
-    are to be `full` at the begin, as they are in a long run: a feed that fills them takes cores from the step.
+    The plan may differ from that of the step in feed and sink. If the feed is faster than the step, start with `full`
+    queues, as in a long run: a feed that fills them takes cores from the step.
     """
     full = full and not plan.effect.sink
 
-    def work(lap: Timer) -> float | None:
+    def work(timer: Timer) -> float | None:
         switch(plan.effect)
-        pace = Pace(plan, trainee.step, lap, full)
+        callback = TimedCallback(plan, compiled.step, timer, full)
         epochs, call = rounds(plan.effect.train, EPOCHS, plan.steps, 0)
-        call.make(Model(trainee.step), epochs, make(plan), [pace])
-        seconds = pace.wait_s + pace.work_s
-        return None if plan.effect.sink or not seconds else pace.wait_s / seconds
+        call.make(Model(compiled.step), epochs, make(plan), [callback])
+        seconds = callback.wait_s + callback.work_s
+        return None if plan.effect.sink or not seconds else callback.wait_s / seconds
 
-    # A sink is many steps; empty queues take some until the pace is that of the feed.
+    # A sink is many steps; from empty queues, it takes some steps until the feed sets the speed.
     warm = 1 if plan.effect.sink else 2 if full else 2 + plan.effect.prefetch
-    return Stage(name, work, warm, trainee.compile)
+    return Stage(name, work, warm, compiled.compile)

@@ -1,4 +1,4 @@
-"""Tries what might make a run faster: on the part that it is for, and in the whole loop; rounds are interleaved."""
+"""Try remedies on feed or step and in the whole loop, in rounds interleaved with the current settings."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,27 +10,27 @@ from schemas.counting import many
 from trainer.doctor.advice import decides_alone, for_the_loop
 from trainer.doctor.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
-from trainer.doctor.samples import Row, as_set, shrunk
+from trainer.doctor.samples import Row, resize_rows, write_dataset
 from trainer.doctor.session import Session
-from trainer.doctor.stages import CompiledStep, Measurement, Stage, feeding, loop_part, pipeline_part, step_part
-from trainer.doctor.storage import forget
+from trainer.doctor.stages import CompiledStep, Measurement, Stage, feeding, loop_stage, pipeline_stage, step_stage
+from trainer.doctor.storage import drop_from_cache
 from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError, first_line
 from trainer.plan.run_plan import RunPlan
 
-FIRST_ROUNDS = 0.6  # of a trial's time; the rest is for more rounds of what they leave uncertain
-LOOP_STEPS = 3  # of a turn in the loop at least: two that are not counted, and one
-REPEATS = 64  # of a sample, so that its epochs are no shorter than those of a set
-FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # how it is said that flags do not go here
+FIRST_ROUNDS = 0.6  # of the time of a trial; the rest is for more rounds if the result is uncertain
+LOOP_STEPS = 3  # at least, per turn in the loop: two that are not counted, and one
+REPEATS = 64  # of a sample, so that its epochs are as long as those of a dataset
+FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # raised for flags that do not work here
 
 
 class Trials:
-    """Gathers what came of the trials: `tried`, what `failed` and why, and what time was `left_out` for."""
+    """Trials and their results: `tried`, what `failed` and why, and what was `left_out` for lack of time."""
 
-    def __init__(self, session: Session, trainee: CompiledStep, rates: Rates) -> None:
-        """`rates` are those without any remedy."""
+    def __init__(self, session: Session, compiled: CompiledStep, rates: Rates) -> None:
+        """`rates` are those of the current settings."""
         self.session = session
-        self.trainee = trainee
+        self.compiled = compiled
         self.rates = rates
         self.tried: list[Tried] = []
         self.failed: dict[str, str] = {}
@@ -40,12 +40,12 @@ class Trials:
 
     @property
     def promising(self) -> list[Tried]:
-        """What is to be tried in the whole loop."""
+        """Return the trials to repeat in the whole loop."""
         return [one for one in for_the_loop(self.tried, self.rates) if one.flags in self._loops]
 
     def feed(self, remedies: Sequence[Remedy], seconds: float) -> None:
         """Try flags on the feed."""
-        own, parts, chosen = pipeline_part("own", self.session.plan, feeding), [], []
+        own, parts, chosen = pipeline_stage("own", self.session.plan, feeding), [], []
         for remedy in remedies:
             try:
                 plan = self.session.planned(**remedy.changes)
@@ -53,61 +53,61 @@ class Trials:
                 self.failed[remedy.flags] = str(error)
                 continue
             chosen.append(remedy)
-            parts.append(pipeline_part(remedy.flags, plan, feeding))
-            self._loops[remedy.flags] = partial(loop_part, remedy.flags, plan, self.trainee)
+            parts.append(pipeline_stage(remedy.flags, plan, feeding))
+            self._loops[remedy.flags] = partial(loop_stage, remedy.flags, plan, self.compiled)
         if chosen:
             self.session.tell(f"trying {', '.join(one.flags for one in chosen)}")
         self._weigh("feed", own, parts, chosen, seconds)
 
     def resize(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
-        """Try other stored sizes on the feed, with the same rows on both sides."""
+        """Try resized images on the feed, compared with the same rows in their size."""
         session = self.session
         assert remedy.resize is not None
         if len(rows) < session.plan.config.batch_size:
-            self.left_out.append(f"{remedy.flags} (the rows are too large for a sample)")
+            self.left_out.append(f"{remedy.flags} (the rows are too large to sample)")
             return
         session.tell(f"trying {remedy.flags} on {many(len(rows), 'row')}")
         began = session.clock()
-        as_they_are = as_set(rows, session.scratch / "as_they_are", session.plan)
-        small = shrunk(rows, remedy.resize, session.plan, session.stop.check)
-        resized = as_set(small, session.scratch / "resized", session.plan)
-        own, other = pipeline_part("own", as_they_are, _repeated), pipeline_part(remedy.flags, resized, _repeated)
+        as_they_are = write_dataset(rows, session.scratch / "as_they_are", session.plan)
+        small = resize_rows(rows, remedy.resize, session.plan, session.stop.check)
+        resized = write_dataset(small, session.scratch / "resized", session.plan)
+        own, other = pipeline_stage("own", as_they_are, _repeated), pipeline_stage(remedy.flags, resized, _repeated)
         self._weigh("feed", own, [other], [remedy], seconds - (session.clock() - began))
-        self._loops[remedy.flags] = partial(loop_part, remedy.flags, resized, self.trainee, _repeated)
+        self._loops[remedy.flags] = partial(loop_stage, remedy.flags, resized, self.compiled, _repeated)
 
     def copy(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
-        """Try the feed on a copy of some rows in the temporary folder, read from its disk at first."""
+        """Try the feed on a copy of some rows in the temporary folder, first read from disk."""
         session, folder = self.session, self.session.scratch
         if folder.stat().st_dev == session.plan.folder.stat().st_dev:
             self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another)")
             return
         session.tell(f"trying {remedy.flags} on {len(rows)} rows in {folder.parent}")
         began = session.clock()
-        copied = as_set(rows, folder / "copy", session.plan)
+        copied = write_dataset(rows, folder / "copy", session.plan)
         for shard in copied.train_split.shards:
-            forget(copied.folder / shard.name)
-        own, other = pipeline_part("own", session.plan, feeding), pipeline_part(remedy.flags, copied, _repeated)
+            drop_from_cache(copied.folder / shard.name)
+        own, other = pipeline_stage("own", session.plan, feeding), pipeline_stage(remedy.flags, copied, _repeated)
         remedy = replace(remedy, price=f"{remedy.price}; measured in {folder.parent}")
         self._weigh("feed", own, [other], [remedy], seconds - (session.clock() - began))
-        self._loops[remedy.flags] = partial(loop_part, remedy.flags, copied, self.trainee, _repeated)
+        self._loops[remedy.flags] = partial(loop_stage, remedy.flags, copied, self.compiled, _repeated)
 
     def step(self, remedies: Sequence[Remedy], seconds: float, must: bool) -> None:
-        """Try flags on the step, one after the other: each is compiled, and takes memory.
+        """Try flags on the step, one after another: each is compiled and takes memory.
 
-        One for which there is no time is left out, but for the first where one `must` be tried.
+        Flags without time left are left out, except the first if one `must` be tried.
         """
         session = self.session
         until = session.clock() + seconds
         step_s = session.plan.config.batch_size / self.rates.step
-        least_s = self.trainee.compile_s + 2 * ROUNDS * step_s
-        for place, remedy in enumerate(remedies):
+        least_s = self.compiled.compile_s + 2 * ROUNDS * step_s
+        for number, remedy in enumerate(remedies):
             began = session.clock()
-            if until - began < least_s and not (must and place == 0):
+            if until - began < least_s and not (must and number == 0):
                 self.left_out.append(remedy.flags)
                 self._late.append(remedy)
                 continue
             session.tell(f"trying {remedy.flags}")
-            left = (until - began) / (len(remedies) - place)
+            left = (until - began) / (len(remedies) - number)
             try:
                 other = CompiledStep(session.planned(**remedy.changes))
                 other.compile()
@@ -115,30 +115,30 @@ class Trials:
                 self.failed[remedy.flags] = first_line(error)
                 continue
             session.stop.check()
-            own, part = step_part("own", self.trainee), step_part(remedy.flags, other)
+            own, part = step_stage("own", self.compiled), step_stage(remedy.flags, other)
             self._weigh("step", own, [part], [remedy], left - (session.clock() - began))
-            if self.tried[-1].outcome != NO_GAIN:  # else it would hold its memory for nothing
-                self._loops[remedy.flags] = partial(loop_part, remedy.flags, other.plan, other)
+            if self.tried[-1].outcome != NO_GAIN:  # otherwise its memory is released
+                self._loops[remedy.flags] = partial(loop_stage, remedy.flags, other.plan, other)
 
     def try_left_out(self, seconds: float) -> None:
-        """Try on the step what there was no time for, in time that has become free."""
+        """Try the remedies of the step that were left out, in time that is free now."""
         late, self._late = self._late, []
         self.left_out = [text for text in self.left_out if text not in {one.flags for one in late}]
         self.step(late, seconds, must=False)
 
     def loop(self, seconds: float) -> None:
-        """Try what promises most in the whole loop, which is what a user gets."""
+        """Try the most promising remedies in the whole loop."""
         chosen = self.promising
         if not chosen:
             return
         step_s = self.session.plan.config.batch_size / min(self.rates.feed, self.rates.step)
         needed_s = (1 + len(chosen)) * ROUNDS * LOOP_STEPS * step_s
-        # Of what its part decides alone the loop would only be a confirmation: no more time than is given for that.
+        # If the stage alone decides, the loop only confirms it, which is not worth more time than planned.
         if seconds <= 0 or (seconds < needed_s and all(decides_alone(one, self.rates) for one in chosen)):
             self.left_out += [f"{one.flags} in the whole loop" for one in chosen]
             return
         self.session.tell(f"trying {', '.join(one.flags for one in chosen)} in the whole loop")
-        own = loop_part("own", self.session.plan, self.trainee, full=self.rates.feed > self.rates.step)
+        own = loop_stage("own", self.session.plan, self.compiled, full=self.rates.feed > self.rates.step)
         parts = [self._loops[one.flags](full=self._feed_is_faster(one)) for one in chosen]
         self._weigh("loop", own, parts, [Remedy(one.flags, price=one.price) for one in chosen], seconds)
 
@@ -154,15 +154,15 @@ class Trials:
         until = self.session.clock() + seconds
         turns = self.session.rounds([own, *others], ROUNDS, FIRST_ROUNDS * seconds, ROUNDS)
         pairs = {remedy.flags: (list(turns["own"]), list(turns[remedy.flags])) for remedy in remedies}
-        found = {remedy.flags: _judged(remedy, part, *pairs[remedy.flags]) for remedy in remedies}
-        doubtful = [one for one in others if found[one.name].outcome == UNCERTAIN]
+        results = {remedy.flags: _judged(remedy, part, *pairs[remedy.flags]) for remedy in remedies}
+        doubtful = [one for one in others if results[one.name].outcome == UNCERTAIN]
         if doubtful and self.session.clock() < until:
             again = self.session.rounds([own, *doubtful], ROUNDS, until - self.session.clock(), 0)
             for remedy in remedies:
                 if remedy.flags in again:
                     before, after = pairs[remedy.flags]
-                    found[remedy.flags] = _judged(remedy, part, before + again["own"], after + again[remedy.flags])
-        self.tried += found.values()
+                    results[remedy.flags] = _judged(remedy, part, before + again["own"], after + again[remedy.flags])
+        self.tried += results.values()
 
 
 def _judged(remedy: Remedy, part: str, before: Sequence[Measurement], after: Sequence[Measurement]) -> Tried:

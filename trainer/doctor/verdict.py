@@ -1,7 +1,7 @@
-"""Which stage sets the pace: from what feed and step reach alone, or from how long a run waited for data. Pure.
+"""The bottleneck of a run, from the throughput of feed and step alone. Pure.
 
-One margin for both ways: feed and step are balanced when they are within a tenth of each other. A step that waits for a
-share w of the time goes on at 1 - w of its own pace, so a tenth of waiting is the same margin.
+Feed and step are balanced if they are within a tenth of each other. A step that waits for a share w of the time runs
+at 1 - w of its own speed, so waiting for a tenth of the time is the same margin.
 """
 
 import math
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
-FAR = 10  # times the pace of the bottleneck: a part that is so much faster is measured no further
+FAR = 10  # times the throughput of the bottleneck: a faster stage is not measured again
 
 _BOUNDS = {"feed": FEED, "step": COMPUTE}
-ROOM = 1.05  # what a part must leave to gain, if it cost nothing, for remedies for it to be worth a trial
+ROOM = 1.05  # least gain of the loop if a stage took no time, for its remedies to be worth a trial
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Images/s of each part alone, the first four one upon the other; CPU seconds an image of feed and step.
+    """Images/s of each stage alone, where each of the first four includes those before it; CPU seconds per image.
 
-    `cores` is None where the step runs on a device of its own.
+    `cores` is None if the step does not run on the CPU.
     """
 
     read: float
@@ -35,11 +35,11 @@ class Rates:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`bound` is feed, compute or balanced; `ratio` how many times faster the other one is; `limit` images/s that the
-    loop cannot pass, `shared` whether that is for feed and step taking turns on the same cores.
+    """`bound` is feed, compute or balanced; `ratio` is how many times as fast the other one is; `limit` is the highest
+    possible throughput of the loop in images/s, `shared` is True if cores shared by feed and step set it.
 
     `parts` are the shares of read, decode, augment and batch in the time of the feed; `slowest` is the largest. `room`
-    has for feed and step how many times as fast the loop could be if that one cost nothing: 1 for what does not limit.
+    is, for feed and step, how many times as fast the loop could be if that stage took no time: 1 without effect.
     """
 
     bound: str
@@ -51,12 +51,12 @@ class Verdict:
     room: dict[str, float] = field(default_factory=dict)
 
     def limits(self, part: str) -> bool:
-        """Return True if the loop is faster when this part (feed or step) is."""
+        """Return True if a faster stage (feed or step) makes the loop faster."""
         return self.bound in (BALANCED, _BOUNDS[part]) or self.room.get(part, 1.0) >= ROOM
 
 
 def judge(rates: Rates) -> Verdict:
-    """The verdict on what was measured; every rate is above 0."""
+    """Return the verdict on the measured rates, all above 0."""
     slower, faster = sorted((rates.feed, rates.step))
     ratio = faster / slower
     bound = BALANCED if ratio <= 1 + MARGIN else FEED if rates.feed < rates.step else COMPUTE
@@ -74,19 +74,19 @@ def judge(rates: Rates) -> Verdict:
 
 
 def limit_of(rates: Rates) -> float:
-    """Return the images/s that the loop cannot pass: the slower part, or what the cores can do of both."""
+    """Return the highest possible images/s of the loop: those of the slower stage, or of all cores for both."""
     return min(rates.feed, rates.step, _together(rates))
 
 
 def scaled(rates: Rates, part: str, gain: float, cpu: float) -> Rates:
-    """Return the rates where feed or step is `gain` times as fast, for `cpu` times the CPU time per image."""
+    """Return the rates with feed or step `gain` times as fast, for `cpu` times the CPU time per image."""
     if part == "feed":
         return replace(rates, feed=rates.feed * gain, feed_cpu_s=rates.feed_cpu_s * cpu)
     return replace(rates, step=rates.step * gain, step_cpu_s=rates.step_cpu_s * cpu)
 
 
 def far_off(rates: Mapping[str, float]) -> set[str]:
-    """Return the parts, by their images/s, that are so much faster than the slowest that they need no second look."""
+    """Return the stages, by images/s, that are so much faster than the slowest that one measurement is enough."""
     slowest = min(rates.values())
     return {part for part, rate in rates.items() if rate >= FAR * slowest}
 
@@ -99,10 +99,10 @@ def _together(rates: Rates) -> float:
 
 
 def feed_parts(rates: Rates) -> dict[str, float]:
-    """What each part adds to the time of an image, as shares of the whole.
+    """Return the share of each part in the time of the feed.
 
-    A recipe may be faster than decoding alone, since RandomCropDecodeResize decodes what it crops and no more: all of
-    it then counts as decoding.
+    A recipe can be faster than decoding alone, since RandomCropDecodeResize decodes only the crop: all of its time then
+    counts as decoding.
     """
     read, decode, augment, feed = (1 / rate for rate in (rates.read, rates.decode, rates.augment, rates.feed))
     decode = min(decode, augment)

@@ -171,26 +171,3 @@ def _table(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> N
     writer.writerow(header)
     writer.writerows(rows)
     write_whole(path, text.getvalue())
-
-
-def summary(evaluation: Evaluation, lines: int = 5) -> str:
-    """Return the weakest classes and the worst wrong rows as aligned text, empty if every row is correct."""
-    weak = [each for each in evaluation.classes if each.correct < each.rows]
-    weak = sorted(weak, key=lambda each: each.correct / each.rows)[:lines]
-    wrong = [row for row in evaluation.worst if row.predicted != row.label][:lines]
-    if not weak:
-        return ""
-    table = [("weakest classes", "accuracy", "rows", "most taken for")]
-    table += [(one.name, f"{one.accuracy:.2%}", str(one.rows), f"{one.taken_for} ({one.taken})") for one in weak]
-    text = aligned(table)
-    if wrong:
-        table = [("worst images", "label", "predicted", "score of the label")]
-        table += [(row.key, row.label, row.predicted, f"{row.score:.4f}") for row in wrong]
-        text += "\n" + aligned(table)
-    return text
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows of text aligned in columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

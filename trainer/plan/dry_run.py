@@ -1,13 +1,11 @@
 """`trainer run --dry-run`: the plan of a run on any machine and for any device, without MindSpore."""
 
 import dataclasses
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.counting import many
 from trainer.config import RunConfig
-from trainer.decisions import table
 from trainer.device.context import Machine, this_machine
 from trainer.plan.preflight import check_start, unchecked
 from trainer.plan.run_plan import RunPlan, plan_run
@@ -42,19 +40,10 @@ class DryRun:
             "planned_for": {"cores": self.machine.cores, "memory_bytes": self.machine.memory, "note": self.note},
         }
 
-    def text(self, width: int | None) -> str:
-        """Return the content as text; `width` is the terminal width in columns, None for a file."""
-        calls = "\n  ".join(_wrapped(str(call), width) for call in self.plan.effect.calls)
-        return f"{table(self.plan.decisions, width)}\n\nMindSpore calls:\n  {calls}\n\n{self._summary()}"
-
-    def _summary(self) -> str:
-        if self.complete:
-            return f"{self.out} is complete; nothing would be done"
-        note = f"\n{self.note}" if self.note else ""
-        config, what = self.plan.config, "resume" if holds_run(self.out) else "start"
-        would = f"would {what} {config.model} for {many(config.epochs, 'epoch')} on {self.plan.folder} in {self.out}"
-        warnings = "".join(f"\nwarning: {warning}" for warning in self.plan.warnings)
-        return f"{would}{note}{warnings}\nnot checked: {'; '.join(self.unchecked)}"
+    @property
+    def resumes(self) -> bool:
+        """Return True if the folder holds an unfinished run."""
+        return not self.complete and holds_run(self.out)
 
 
 def plan_dry_run(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:
@@ -79,11 +68,6 @@ def plan_dry_run(config: RunConfig, home: Path, cores: int | None = None, memory
     skipped = () if complete else tuple(unchecked(plan))
     note = _note(machine, cores, memory) if cores or memory or config.device == "Ascend" else ""
     return DryRun(plan, next_run_folder(config.out, plan.folder), complete, skipped, machine, note)
-
-
-def _wrapped(call: str, width: int | None) -> str:
-    """Return a call wrapped to `width`, with room for an indent of two columns."""
-    return call if width is None else textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6)
 
 
 def _note(machine: Machine, cores: int | None, memory: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The curves of runs, by epoch and by step, as charts to draw."""
+"""Charts of runs, by epoch and by step."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -27,16 +27,16 @@ BY_STEP = (
 NOISY = ("loss", "images_per_s", "data_wait")
 LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
-FEW = 40  # below so many lines a curve by step is shown as it is
-NONE = 5  # below so many the curves by step say nothing that those by epoch do not
+FEW = 40  # a curve by step with fewer points is not smoothed
+TOO_FEW = 5  # with fewer points there are no curves by step
 
 
 def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
-    """A chart for each value that any of the runs has, its curves labelled 1, 2, ... in the order of the runs.
+    """Return a chart for each value of the runs, with curves labelled 1, 2, ... in the order of the runs.
 
-    Of a single run the losses on train and val share a chart.
+    For a single run, training and val loss share a chart.
     """
-    if over == "step" and max((len(run.steps) for run in runs), default=0) < NONE:
+    if over == "step" and max((len(run.steps) for run in runs), default=0) < TOO_FEW:
         return []
     wanted = BY_EPOCH if over == "epoch" else BY_STEP
     drawn = [_chart(runs, over, name, title, unit) for name, title, unit in wanted]
@@ -47,24 +47,24 @@ def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
 
 def _chart(runs: Sequence[Run], over: Over, name: str, title: str, unit: str) -> Chart:
     curves = tuple(
-        Curve(str(place + 1), place, found, noisy=name in NOISY and over == "step" and len(found.x) >= FEW)
-        for place, run in enumerate(runs)
-        if (found := series(run.epochs if over == "epoch" else run.steps, name, over)).measured
+        Curve(str(number + 1), number, values, noisy=name in NOISY and over == "step" and len(values.x) >= FEW)
+        for number, run in enumerate(runs)
+        if (values := series(run.epochs if over == "epoch" else run.steps, name, over)).measured
     )
     return Chart(f"{over}-{name}", title, over, unit, curves, _marks(runs, over), name in FROM_ZERO, name in LOSSES)
 
 
 def _losses(run: Run) -> Chart:
     both = [("train", series(run.epochs, "loss", "epoch")), ("val", series(run.epochs, "val_loss", "epoch"))]
-    curves = tuple(Curve(label, place, found) for place, (label, found) in enumerate(both) if found.measured)
+    curves = tuple(Curve(label, number, values) for number, (label, values) in enumerate(both) if values.measured)
     return Chart("epoch-loss", "Loss", "epoch", "", curves, _marks([run], "epoch"), may_log=True)
 
 
 def _marks(runs: Sequence[Run], over: Over) -> tuple[float, ...]:
-    """Where a single run went on in another process; of several it would not be clear whose they are."""
+    """Return the places where a single run was resumed; for several runs they would be ambiguous."""
     if len(runs) != 1:
         return ()
     steps = np.array([start.step for start in runs[0].starts[1:]], np.float64)
     if over == "epoch":
-        steps = steps / (runs[0].steps_an_epoch or np.nan)
+        steps = steps / (runs[0].steps_per_epoch or np.nan)
     return tuple(float(step) for step in steps if np.isfinite(step) and step > 0)

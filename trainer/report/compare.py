@@ -1,27 +1,26 @@
-"""Runs side by side: the settings of each, in which of them they differ, and what they came to."""
+"""Settings, differences and outcomes of runs."""
 
 import dataclasses
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from trainer.config import RunConfig
 from trainer.decisions import requested
-from trainer.report.history import Run, number
+from trainer.report.history import Line, Run, number
 from trainer.training.meter import REMEDIES, bottleneck
 
-UNKNOWN = "not kept"
-NAMES = {"lr": "peak lr"}  # the table of what is in effect has another name for this option
-NO_SETTING = ("dataset", "out", "resume")  # where it lay and how it was started
+UNKNOWN = "not recorded"
+NAMES = {"lr": "peak lr"}  # options with another name in the table of settings
+NO_SETTING = ("dataset", "out", "resume")  # paths, and how the run was started
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
 OFF_AND_ON = ("sink",)  # options of three states: --sink, --no-sink, or neither
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a run: what was asked, what was in effect, and why."""
+    """One setting of a run: requested, in effect, and why."""
 
     name: str
     asked: str
@@ -30,8 +29,8 @@ class Setting:
 
 
 def settings(run: Run) -> list[Setting]:
-    """Every setting: first those that were decided on, as the run printed them, then the other options."""
-    decided = [Setting(name, *told) for name, told in run.decisions.items()]
+    """Return all settings: first those that the run decided and printed, then the other options."""
+    decided = [Setting(name, *values) for name, values in run.decisions.items()]
     known = {one.name for one in decided}
     rest = [(NAMES.get(name, name.replace("_", " ")), name) for name in run.options if name not in NO_SETTING]
     return decided + [_undecided(run, name, option) for name, option in rest if name not in known]
@@ -41,7 +40,7 @@ def _undecided(run: Run, name: str, option: str) -> Setting:
     value, default = run.options[option], DEFAULTS.get(option)
     given = (tuple(value) if isinstance(value, list) else value) != default
     shown = _shown(value)
-    # Without the table of the run, what stands for "the default" cannot be told.
+    # Without the table of the run, the value of a default is unknown.
     effect = shown if run.starts or value is not None else UNKNOWN
     return Setting(name, shown if given else "default", "none" if value is None and run.starts else effect, "")
 
@@ -54,39 +53,39 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting that is not the same in all runs, and its value in each."""
+    """A setting that differs between runs, and its value in each run."""
 
     name: str
     values: tuple[str, ...]
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:
-    """The settings in effect that differ, and the data and software where they do.
+    """Return the settings in effect, data and software that differ.
 
-    Where a run does not tell what was in effect, what was asked for is compared.
+    If the value in effect is unknown for a run, the requested values are compared.
     """
     each = [{one.name: one for one in settings(run)} for run in runs]
     names = dict.fromkeys(name for one in each for name in one)
-    found = []
+    rows = []
     for name in names:
         of_run = [one.get(name) for one in each]
-        told = all(one is None or one.effect != UNKNOWN for one in of_run)
-        values = ["" if one is None else one.effect if told else one.asked for one in of_run]
-        found.append(Difference(name, tuple(values)))
-    found.append(Difference("data", tuple((run.dataset_digest or UNKNOWN)[:12] for run in runs)))
+        known = all(one is None or one.effect != UNKNOWN for one in of_run)
+        values = ["" if one is None else one.effect if known else one.asked for one in of_run]
+        rows.append(Difference(name, tuple(values)))
+    rows.append(Difference("data", tuple((run.dataset_digest or UNKNOWN)[:12] for run in runs)))
     versions = [run.starts[-1].software if run.starts else {} for run in runs]
     for package in dict.fromkeys(name for one in versions for name in one):
-        found.append(Difference(package, tuple(str(one.get(package, UNKNOWN)) for one in versions)))
-    return [one for one in found if len(set(one.values)) > 1]
+        rows.append(Difference(package, tuple(str(one.get(package, UNKNOWN)) for one in versions)))
+    return [one for one in rows if len(set(one.values)) > 1]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to; None where it is not known. Shares are 0..1, times in seconds.
+    """The outcome of a run; None if unknown. Shares are 0..1, times in seconds.
 
-    `images_per_s` is the median of the epochs, and so is `data_wait` where the run is not complete. `bound` is what
-    limited it: feed, compute or balanced; `limit` the sentence about that. `evaluated` is the accuracy on each split
-    that `trainer eval` scored.
+    `images_per_s` is the median of the epochs, as is `data_wait` of an incomplete run. `bound` is the bottleneck (feed,
+    compute or balanced), `limit` the sentence with which the run reported it. `evaluated` is the accuracy on each
+    split that `trainer eval` evaluated.
     """
 
     run: str
@@ -107,7 +106,7 @@ class Outcome:
 
 
 def outcome(run: Run) -> Outcome:
-    """What one run came to, from the lines of its epochs: an unfinished run has them too."""
+    """Return the outcome of a run from the lines of its epochs, which an unfinished run has too."""
     last = run.epochs[-1] if run.epochs else {}
     steps = number((run.steps[-1] if run.steps else {}).get("step")) or 0
     best = _best(run)
@@ -133,10 +132,10 @@ def outcome(run: Run) -> Outcome:
     )
 
 
-def _best(run: Run) -> dict[str, Any]:
-    """The epoch whose weights best.ckpt holds: of equals the later one."""
+def _best(run: Run) -> Line:
+    """Return the epoch whose weights are in best.ckpt: the later one of equals."""
     scored = [line for line in run.epochs if number(line.get("val_accuracy")) is not None]
-    return max(reversed(scored), key=lambda line: float(line["val_accuracy"]), default={})
+    return max(reversed(scored), key=lambda line: number(line["val_accuracy"]) or 0.0, default={})
 
 
 def _numbers(run: Run, name: str) -> Iterator[float]:
@@ -151,13 +150,13 @@ def _median(run: Run, name: str) -> float | None:
 
 
 def _seconds(run: Run) -> float | None:
-    told = number((run.result or {}).get("seconds"))
+    total = number((run.result or {}).get("seconds"))
     parts = [*_numbers(run, "train_s"), *_numbers(run, "val_s")]
-    return told if told is not None else sum(parts) if parts else None
+    return total if total is not None else sum(parts) if parts else None
 
 
 def command(run: Run) -> str | None:
-    """The command that begins this run anew in another folder, None when config.json is missing."""
+    """Return the command that repeats this run in another folder, None if config.json is missing."""
     if not run.options:
         return None
     parts = ["trainer", "run", str(run.options.get("dataset", "DATASET"))]
@@ -169,13 +168,13 @@ def command(run: Run) -> str | None:
 
 
 def evaluate_command(run: Run) -> str:
-    """The command that evaluates the run's best weights, on val where it had one."""
+    """Return the command that evaluates the best weights of the run, on val if there is one."""
     split = "train" if run.epochs and not any(_numbers(run, "val_accuracy")) else "val"
     data = str(run.options.get("dataset", "DATASET"))
     return shlex.join(["trainer", "eval", str(run.folder), data, "--split", split])
 
 
-def _flags(option: str, value: Any) -> list[str]:
+def _flags(option: str, value: object) -> list[str]:
     flag = f"--{option.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag] if value else [f"--no-{option}"] if option in OFF_AND_ON else []

@@ -1,4 +1,4 @@
-"""An evaluation as a page shows it: matrix, the pairs of classes most confused, and the worst rows with pictures."""
+"""An evaluation as shown on the page: confusion matrix, most confused classes, worst images."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
 from trainer.report.page import data_uri
 
-TABLE_CLASSES = 24  # up to so many classes the matrix is a table of counts, above it a picture
-PAIRS = 100  # of classes, the most confused first
+TABLE_CLASSES = 24  # with more classes the matrix is a picture, not a table of counts
+PAIRS = 100  # of confused classes
 
 
 @dataclass(frozen=True)
 class Pair:
-    """So many rows of `label` were taken for `predicted`; `share` is that of the label's rows."""
+    """`rows` of class `label` were predicted as `predicted`; `share` is their share of the rows of `label`."""
 
     label: str
     predicted: str
@@ -26,8 +26,8 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Worst:
-    """One of the worst rows; `picture` is an address with the picture in it, None where there is none."""
+class WorstImage:
+    """One of the worst images; `picture` is a data URI, None if there is no picture."""
 
     key: str
     label: str
@@ -38,77 +38,76 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One evaluation on the page. `matrix` has the shares of a small matrix, a row a label; `picture` is a large one's.
-
-    `remarks` say what a reader must know: that it is of other data, or of weights that are not the best any more.
+class EvaluationView:
+    """One evaluation on the page. `matrix` has the counts and shares of a small matrix, one row per label; `picture`
+    shows a large one. `remarks` warn about other data or weights that are not the best.
     """
 
     number: int
     run: str
-    found: Evaluation
+    evaluation: Evaluation
     remarks: tuple[str, ...]
     matrix: tuple[tuple[tuple[int, float], ...], ...] | None
     picture: str | None
     pairs: tuple[Pair, ...]
-    worst: tuple[Worst, ...]
-    unpictured: int
+    worst: tuple[WorstImage, ...]
+    without_picture: int
 
 
-def shown(place: int, run: Run, found: Evaluation, picture_bytes: int) -> Shown:
-    """What to show of an evaluation of the run at `place`, with pictures of at most so many bytes in all."""
-    small = len(found.classes) <= TABLE_CLASSES
-    worst = _worst(run, found, picture_bytes)
-    return Shown(
-        number=place + 1,
+def view_evaluation(number: int, run: Run, evaluation: Evaluation, picture_bytes: int) -> EvaluationView:
+    """Return the view of an evaluation of run `number`, with at most `picture_bytes` of pictures."""
+    small = len(evaluation.classes) <= TABLE_CLASSES
+    worst = _worst(run, evaluation, picture_bytes)
+    return EvaluationView(
+        number=number,
         run=run.name,
-        found=found,
-        remarks=tuple(_remarks(run, found)),
-        matrix=_matrix(found) if small else None,
-        picture=None if small else data_uri("png", matrix_png(found.confusion)),
-        pairs=most_confused(found),
+        evaluation=evaluation,
+        remarks=tuple(_remarks(run, evaluation)),
+        matrix=_matrix(evaluation) if small else None,
+        picture=None if small else data_uri("png", matrix_png(evaluation.confusion)),
+        pairs=most_confused(evaluation),
         worst=worst,
-        unpictured=sum(one.picture is None for one in worst),
+        without_picture=sum(one.picture is None for one in worst),
     )
 
 
-def most_confused(found: Evaluation, most: int = PAIRS) -> tuple[Pair, ...]:
-    """The pairs of label and prediction that share the most rows, the label itself left out."""
-    misses = found.confusion.copy()
+def most_confused(evaluation: Evaluation, most: int = PAIRS) -> tuple[Pair, ...]:
+    """Return the pairs of label and wrong prediction with the most rows."""
+    misses = evaluation.confusion.copy()
     np.fill_diagonal(misses, 0)
     flat = misses.ravel()
     order = np.argsort(-flat, kind="stable")[:most]
-    rows = found.confusion.sum(axis=1)
-    pairs = [(*divmod(int(place), len(misses)), int(flat[place])) for place in order if flat[place] > 0]
-    names = [one.name for one in found.classes]
+    rows = evaluation.confusion.sum(axis=1)
+    pairs = [(*divmod(int(cell), len(misses)), int(flat[cell])) for cell in order if flat[cell] > 0]
+    names = [one.name for one in evaluation.classes]
     return tuple(Pair(names[label], names[guess], count, count / int(rows[label])) for label, guess, count in pairs)
 
 
-def _matrix(found: Evaluation) -> tuple[tuple[tuple[int, float], ...], ...]:
-    shares = row_shares(found.confusion)
+def _matrix(evaluation: Evaluation) -> tuple[tuple[tuple[int, float], ...], ...]:
+    shares = row_shares(evaluation.confusion)
     return tuple(
         tuple((int(count), float(share)) for count, share in zip(*row, strict=True))
-        for row in zip(found.confusion, shares, strict=True)
+        for row in zip(evaluation.confusion, shares, strict=True)
     )
 
 
-def _worst(run: Run, found: Evaluation, picture_bytes: int) -> tuple[Worst, ...]:
+def _worst(run: Run, evaluation: Evaluation, picture_bytes: int) -> tuple[WorstImage, ...]:
     rows = []
-    for place, one in enumerate(found.worst):
-        content = read_picture(run.folder, found.split, place)
+    for index, one in enumerate(evaluation.worst):
+        content = read_picture(run.folder, evaluation.split, index)
         if content is not None and len(content) > picture_bytes:
-            content, picture_bytes = None, 0  # of a list that is cut nothing comes after the cut
+            content, picture_bytes = None, 0  # no pictures after the first one without space
         picture_bytes -= len(content or b"")
         picture = None if content is None else data_uri("jpeg", content)
-        rows.append(Worst(one.key, one.label, one.predicted, one.score, one.loss, picture))
+        rows.append(WorstImage(one.key, one.label, one.predicted, one.score, one.loss, picture))
     return tuple(rows)
 
 
-def _remarks(run: Run, found: Evaluation) -> list[str]:
-    said = []
-    if not found.same_data:
-        said.append(f"This is not the data that the run was trained on, but {found.dataset}.")
+def _remarks(run: Run, evaluation: Evaluation) -> list[str]:
+    remarks = []
+    if not evaluation.same_data:
+        remarks.append(f"Not evaluated on the data of the training, but on {evaluation.dataset}.")
     best = number((run.result or {}).get("best_epoch")) or outcome(run).best_epoch
-    if best is not None and found.epoch is not None and best != found.epoch:
-        said.append(f"It is of the weights of epoch {found.epoch}; the best are now those of epoch {best:g}.")
-    return said
+    if best is not None and evaluation.epoch is not None and best != evaluation.epoch:
+        remarks.append(f"The weights are those of epoch {evaluation.epoch}; the best are now those of epoch {best:g}.")
+    return remarks

@@ -1,30 +1,29 @@
-"""`trainer report RUN...`: one page that holds all it shows, of one run or of several side by side."""
+"""`trainer report RUN...`: a self-contained page about one run or several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from schemas.storage.files import write_whole
 from trainer.errors import disk_error
 from trainer.report import tables
 from trainer.report.charts import Over, charts
 from trainer.report.compare import Outcome, command, differences, evaluate_command, outcome, settings
-from trainer.report.confusions import Shown, shown
+from trainer.report.confusions import EvaluationView, view_evaluation
 from trainer.report.figures import draw
 from trainer.report.history import Line, Missing, Run, read_runs
-from trainer.report.page import need, printable, render
+from trainer.report.page import printable, render, require_packages
 from trainer.runs.folder import PAGE
 
-PICTURE_BYTES = 2 << 20  # of worst images on a page, shared by its evaluations
-EPOCH_ROWS = 1000  # in the tables of epochs, shared by the runs
-CHOSEN = ("dataset", "model", "recipe", "optimizer")  # what a reader asks for first
+PICTURE_BYTES = 2 << 20  # of worst images on a page, divided among its evaluations
+EPOCH_ROWS = 1000  # in the tables of epochs, divided among the runs
+CHOSEN = ("dataset", "model", "recipe", "optimizer")  # settings shown first
 OVERS: tuple[Over, ...] = ("epoch", "step")
 
 
 @dataclass(frozen=True)
 class Report:
-    """The page that was written: what each run came to, and by run what its folder did not tell."""
+    """The page that was written, the outcome of each run, and the missing files by run."""
 
     file: str
     bytes: int
@@ -33,22 +32,23 @@ class Report:
 
 
 def write_page(folders: Sequence[Path], out: Path | None) -> Report:
-    """Write the page of these run folders to `out`: by default RUN/report.html, or report.html here when they are
-    several. Raises TrainerError for a folder without a run, a page that cannot be written, or a missing package.
+    """Write the page of run folders to `out`: by default RUN/report.html, or ./report.html for several runs.
+
+    Raises TrainerError for a folder without a run, a page that cannot be written, or a missing package.
     """
-    need("jinja2", "matplotlib")
+    require_packages("jinja2", "matplotlib")
     runs = read_runs(folders)
     file = (out or (runs[0].folder if len(runs) == 1 else Path()) / PAGE).absolute()
     page = make_page(runs).encode("utf-8", "backslashreplace")
     try:
         write_whole(file, page)
     except OSError as error:
-        raise disk_error(error, f"cannot write {file}", "give --out another name") from None
+        raise disk_error(error, f"cannot write {file}", "choose another --out") from None
     return Report(str(file), len(page), tuple(map(outcome, runs)), {run.name: run.missing for run in runs})
 
 
 def make_page(runs: Sequence[Run]) -> str:
-    """The page of runs that were read."""
+    """Return the page of runs that were read."""
     evaluations = _evaluations(runs)
     figures = {over: _figures(runs, over) for over in OVERS}
     contents = [
@@ -73,49 +73,50 @@ def make_page(runs: Sequence[Run]) -> str:
 
 
 def _figures(runs: Sequence[Run], over: Over) -> list[tuple[str, str, str]]:
-    """Name, SVG, and words for each chart."""
+    """Return (name, SVG, description) of each chart."""
     return [(chart.name, draw(chart), chart.in_words) for chart in charts(runs, over)]
 
 
-def _evaluations(runs: Sequence[Run]) -> list[Shown]:
-    all_found = [(place, run, found) for place, run in enumerate(runs) for found in run.evaluations]
-    return [shown(place, run, found, PICTURE_BYTES // len(all_found)) for place, run, found in all_found]
+def _evaluations(runs: Sequence[Run]) -> list[EvaluationView]:
+    stored = [(number, run, one) for number, run in enumerate(runs, 1) for one in run.evaluations]
+    return [view_evaluation(number, run, one, PICTURE_BYTES // len(stored)) for number, run, one in stored]
 
 
-def _class_tables(evaluations: Sequence[Shown]) -> dict[str, tables.Table]:
-    """By split the accuracies of each class side by side, where the evaluations on it have the same classes."""
-    by_split: dict[str, list[Shown]] = {}
+def _class_tables(evaluations: Sequence[EvaluationView]) -> dict[str, tables.Table]:
+    """Return, by split, the accuracy per class of all evaluations, if they have the same classes."""
+    by_split: dict[str, list[EvaluationView]] = {}
     for one in evaluations:
-        by_split.setdefault(one.found.split, []).append(one)
-    alike = {
-        split: found
-        for split, found in by_split.items()
-        if len({tuple(score.name for score in one.found.classes) for one in found}) == 1
+        by_split.setdefault(one.evaluation.split, []).append(one)
+    comparable = {
+        split: views
+        for split, views in by_split.items()
+        if len({tuple(score.name for score in one.evaluation.classes) for one in views}) == 1
     }
-    return {split: tables.class_accuracies(found) for split, found in alike.items()}
+    return {split: tables.class_accuracies(views) for split, views in comparable.items()}
 
 
-def _view(run: Run, came_to: Outcome, epoch_rows: int) -> dict[str, Any]:
-    """One run as the template takes it, with so many of its epochs in the table."""
+def _view(run: Run, result: Outcome, epoch_rows: int) -> dict[str, object]:
+    """Return the values of one run for the template, with the last `epoch_rows` epochs."""
     return {
         "run": run,
-        "outcome": came_to,
+        "outcome": result,
         "settings": tables.settings(settings(run)),
         "chosen": [(name, printable(value)) for name in CHOSEN if (value := _chosen(run, name)) is not None],
         "command": command(run),
         "epochs": tables.epochs(run.epochs[-epoch_rows:]),
         "starts": tables.starts(run),
-        "lost": None if run.lost is None or run.result is not None else _lost(run.lost),
+        "nonfinite": None if run.nonfinite is None or run.result is not None else _nonfinite(run.nonfinite),
         "missing": [(printable(one.file), printable(one.why)) for one in run.missing],
         "evaluate": None if run.evaluations else evaluate_command(run),
     }
 
 
 def _chosen(run: Run, name: str) -> str | None:
-    """What was in effect, or else what was asked for; None when it is not known."""
+    """Return the value in effect, or the requested one; None if unknown."""
     value = run.decisions[name][1] if name in run.decisions else run.options.get(name)
     return None if value is None else str(value)
 
 
-def _lost(said: Line) -> dict[str, Any]:
-    return {"what": said.get("what"), "inputs": said.get("inputs"), "table": tables.lost(said.get("images"))}
+def _nonfinite(line: Line) -> dict[str, object]:
+    images = tables.nonfinite_images(line.get("images"))
+    return {"what": line.get("what"), "inputs": line.get("inputs"), "table": images}

@@ -1,4 +1,4 @@
-"""Reads the evaluations that `trainer eval` wrote into a run folder, without MindSpore."""
+"""Evaluations saved by `trainer eval` in a run folder, read without MindSpore."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures of a page, drawn by matplotlib as SVG text with the colours of schemas/page/figure.rc."""
+"""Figures drawn by matplotlib as SVG text, with the colours of schemas/page/figure.rc."""
 
 import io
 import itertools
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from trainer.report.series import Series, smooth, thin
 
 WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
-BUCKETS = 400  # stretches of a curve of which the lowest and the highest point are drawn: about one a pixel
-COLOURS = 6  # as many as figure.rc has; a seventh curve has the first colour again, and its own label
-DOTTED = 30  # up to so many epochs each has a dot
-WIDE = 20.0  # above this ratio of the highest loss to the lowest the axis is logarithmic
+BUCKETS = 400  # of a curve; the lowest and the highest point of each are drawn: about one bucket per pixel
+COLOURS = 6  # in figure.rc; a seventh curve has the first colour again
+DOTTED = 30  # with so many epochs or fewer, each has a dot
+WIDE = 20.0  # if the highest loss is more times the lowest, the axis is logarithmic
 LABEL_GAP = 0.075  # of the plot's height, between two labels at the ends of curves
 LABEL_WIDTH = 0.05  # of the plot's width
-RARE = 0.005  # the share of points that may lie beyond the scale, so that one spike does not flatten the rest
+RARE = 0.005  # share of points that may be off the scale, so that a spike does not flatten the curve
 MATRIX_SIDE = 500  # pixels
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: the short label at its end, the number of its colour from 0, and what it shows.
+    """A line: the short label at its end, the number of its colour from 0, and its values.
 
-    `noisy` adds the mean around each point, and draws the points themselves faintly.
+    `noisy` draws a moving average, and the values themselves faintly.
     """
 
     label: str
@@ -40,9 +40,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over one axis. `name` is an id, `unit` follows the values ("%" turns shares into per cent), `marks` are
-    places on the axis where a run went on. With `from_zero` small changes of a large value look small. With `may_log`
-    the axis becomes logarithmic when the values differ that much.
+    """Curves over one axis. `name` is an id, `unit` follows the values ("%" shows shares as per cent), `marks` are the
+    places on the axis where a run was resumed. `from_zero` starts the axis at 0, `may_log` allows a logarithmic axis.
     """
 
     name: str
@@ -56,14 +55,14 @@ class Chart:
 
     @property
     def log(self) -> bool:
-        """Whether the axis of values is logarithmic."""
+        """Return True if the axis of values is logarithmic."""
         values = np.concatenate([curve.series.finite().y for curve in self.curves])
         return self.may_log and bool(values.min() > 0) and float(values.max() / values.min()) > WIDE
 
     @property
     def in_words(self) -> str:
-        """What is seen, for those who do not see it."""
-        said = []
+        """Return a description of the chart as text."""
+        lines = []
         for curve in self.curves:
             values = curve.series.finite().y
             if len(values):
@@ -71,12 +70,12 @@ class Chart:
                 first, last, low, high = (
                     f"{factor * v:.4g}" for v in (values[0], values[-1], min(values), max(values))
                 )
-                said.append(f"{curve.label} from {first} to {last}{unit}, lowest {low}, highest {high}")
-        return f"{self.title} by {self.over}: {'; '.join(said)}"
+                lines.append(f"{curve.label} from {first} to {last}{unit}, lowest {low}, highest {high}")
+        return f"{self.title} by {self.over}: {'; '.join(lines)}"
 
 
 def draw(chart: Chart) -> str:
-    """The chart as SVG text."""
+    """Return the chart as SVG text."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -87,7 +86,7 @@ def draw(chart: Chart) -> str:
         _draw_into(axes, chart)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    # A hundredth of a point is less than a pixel; matplotlib writes millionths.
+    # Hundredths of a point are enough; matplotlib writes millionths.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
@@ -109,22 +108,22 @@ def _draw_into(axes: Any, chart: Chart) -> None:
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=None, symbol=" %"))
     elif chart.unit:
         axes.set_ylabel(chart.unit)
-    for place in chart.marks:
-        axes.axvline(place, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
+    for mark in chart.marks:
+        axes.axvline(mark, color=axes.spines["left"].get_edgecolor(), linewidth=0.8, linestyle=(0, (2, 3)))
     ends = [_draw_curve(axes, curve, DOTTED if chart.over == "epoch" else 1) for curve in chart.curves]
     if not chart.log:
         _scale(axes, chart)
     if chart.from_zero:
         values = np.concatenate([curve.series.finite().y for curve in chart.curves])
         top = axes.get_ylim()[1]
-        # The margin that the plot leaves by itself is a share of how far the values lie apart, not of their height.
+        # The default margin is a share of the range of the values, not of their height.
         axes.set_ylim(0, top if values.max() > top else max(top, 1.08 * float(values.max())))
     if len(chart.curves) > 1:
         _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
 
 
 def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
-    """Draw one curve, with dots when it has so few points; gives where it ends."""
+    """Draw a curve, with dots if it has at most `dotted` points; return its last point."""
     colour = f"C{curve.colour % COLOURS}"
     points = curve.series.finite()
     if curve.noisy:
@@ -138,7 +137,7 @@ def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
 
 
 def _scale(axes: Any, chart: Chart) -> None:
-    """Let the axis of values end where nearly all points do, with a mark at the edge for each beyond."""
+    """End the axis of values where nearly all points end, with a mark at the edge for each point beyond."""
     all_values = np.concatenate([curve.series.finite().y for curve in chart.curves])
     most = float(np.quantile(all_values, 1 - RARE))
     low, high = float(all_values.min()), float(all_values.max())
@@ -154,8 +153,8 @@ def _scale(axes: Any, chart: Chart) -> None:
 
 
 def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each label at the end of its curve; those at nearly the same place of the axis are moved apart."""
-    axes.autoscale_view()  # or the places would be those of an empty plot
+    """Write each label at the end of its curve; labels that would overlap are moved apart."""
+    axes.autoscale_view()  # otherwise the positions are those of an empty plot
     in_axes = (axes.transData + axes.transAxes.inverted()).transform([(x, y) for _, x, y in ends])
     order = np.argsort(in_axes[:, 0], kind="stable")
     cuts = np.flatnonzero(np.diff(in_axes[order, 0]) > LABEL_WIDTH) + 1
@@ -166,10 +165,10 @@ def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
         axes.annotate(text, at, (6, 0), "axes fraction", "offset points", va="center", annotation_clip=False)
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """The places moved as little as it takes for neighbours to be `gap` apart, in their order, from 0 up."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = list(places)
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Return the positions moved as little as needed for neighbours to be `gap` apart, in the same order."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    moved = list(positions)
     for before, here in itertools.pairwise(order):
         moved[here] = max(moved[here], moved[before] + gap)
     if order and (over := moved[order[-1]] - 1.0) > 0:
@@ -180,15 +179,15 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def row_shares(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The counts of a confusion matrix (classes, classes) as shares of their label's rows; 0 where it has none."""
+    """Return a confusion matrix (classes, classes) as shares of the rows of each label; 0 for a label without rows."""
     shares: NDArray[np.float64] = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     return shares
 
 
 def matrix_png(confusion: NDArray[np.int64]) -> bytes:
-    """A confusion matrix (classes, classes) as PNG: blue where a row is hit, orange where not, the more the less
-    transparent, so that it can lie on any ground. Counts are shares of their label's rows. With more than 500 classes
-    neighbours share a pixel, which shows the largest of them.
+    """Return a confusion matrix (classes, classes) as PNG: blue is correct, orange is wrong, more opaque for larger
+    shares of the rows of the label, on a transparent background. With more than 500 classes neighbours share a pixel,
+    which shows the largest share.
     """
     from matplotlib import image
 
@@ -203,7 +202,7 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     pixels = np.zeros((*hit.shape, 4))
     pixels[..., :3] = np.where((hit >= missed)[..., None], (0.15, 0.39, 0.92), (0.76, 0.25, 0.05))
     strength = np.maximum(hit, missed)
-    pixels[..., 3] = np.where(strength > 0, 0.15 + 0.85 * np.sqrt(strength), 0)  # a single row can still be seen
+    pixels[..., 3] = np.where(strength > 0, 0.15 + 0.85 * np.sqrt(strength), 0)  # a single row is still visible
     enlarged = max(1, 400 // len(pixels))
     buffer = io.BytesIO()
     image.imsave(buffer, pixels.repeat(enlarged, 0).repeat(enlarged, 1), format="png")

@@ -1,6 +1,6 @@
-"""What a run folder tells of its run: what was asked, what was in effect, how it went, and what is missing and why.
+"""Read a run folder: options, settings in effect, measurements, and what is missing.
 
-Whatever lies there is read as it is: a run may be unfinished, of another version, or copied in part.
+A run may be unfinished, from another version, or copied in part.
 """
 
 import fcntl
@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +23,13 @@ from trainer.report.series import Floats, Series
 from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEPS
 from trainer.runs.history import Start
 
-Line = dict[str, Any]
-MAX_BYTES = 4 << 30  # of a file of a run
+Line = dict[str, object]
+MAX_BYTES = 4 << 30  # per file
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that the run folder does not hold, or not whole, and what that means."""
+    """A file that is missing or damaged in the run folder, and what that means."""
 
     file: str
     why: str
@@ -38,10 +37,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Run:
-    """All that is known of one run. `name` tells it apart from the others it is shown with.
+    """The content of a run folder. `name` is unique among the runs of a page.
 
-    `options` is config.json; `epochs` and `steps` are the lines of metrics.jsonl and steps.jsonl in the order of the
-    steps, each once; `result` is result.json, None while the run is not complete; `lost` is nonfinite.json.
+    `options` is config.json; `epochs` and `steps` are the lines of metrics.jsonl and steps.jsonl in the order of steps,
+    each once; `result` is result.json, None if the run is not complete; `nonfinite` is nonfinite.json.
     """
 
     folder: Path
@@ -51,56 +50,56 @@ class Run:
     epochs: tuple[Line, ...]
     steps: tuple[Line, ...]
     result: Line | None
-    lost: Line | None
+    nonfinite: Line | None
     evaluations: tuple[Evaluation, ...]
-    in_work: bool
+    in_training: bool
     missing: tuple[Missing, ...]
 
     @property
     def decisions(self) -> dict[str, tuple[str, str, str]]:
-        """Of each setting what was asked, what was in effect, and why, as the latest process had it."""
+        """Return (requested, in effect, why) of each setting, from the latest process."""
         latest = self.starts[-1].decisions if self.starts else ()
         return {one.setting: (one.asked, one.effect, one.why) for one in latest}
 
     @property
     def dataset_digest(self) -> str | None:
-        """The identity of the data, None when the run folder does not tell."""
+        """Return the digest of the dataset, None if unknown."""
         if self.starts:
             return self.starts[-1].dataset_digest
         digest = (self.result or {}).get("dataset_digest")
         return digest if isinstance(digest, str) else None
 
     @property
-    def steps_an_epoch(self) -> float | None:
-        """Batches in an epoch, None before the first epoch is over."""
+    def steps_per_epoch(self) -> float | None:
+        """Return the batches per epoch, None before the first epoch is over."""
         step, epoch = (number(self.epochs[0].get(key)) if self.epochs else None for key in ("step", "epoch"))
         return step / epoch if step and epoch else None
 
     @property
     def state(self) -> str:
-        """How the run stands, in a few words."""
-        asked = number(self.options.get("epochs"))
-        done = f"{len(self.epochs)} of {many(int(asked), 'epoch')}" if asked else many(len(self.epochs), "epoch")
+        """Return the state of the run in a few words."""
+        planned = number(self.options.get("epochs"))
+        done = f"{len(self.epochs)} of {many(int(planned), 'epoch')}" if planned else many(len(self.epochs), "epoch")
         if self.result is not None:
-            early = asked is not None and len(self.epochs) < asked and self.options.get("patience") is not None
+            early = planned is not None and len(self.epochs) < planned and self.options.get("patience") is not None
             skipped = ", with many updates skipped" if self.result.get("warning") else ""
-            return f"complete, ended early after {done}{skipped}" if early else f"complete{skipped}"
-        if self.in_work:
+            return f"complete, stopped early after {done}{skipped}" if early else f"complete{skipped}"
+        if self.in_training:
             return f"in training, {done} done"
-        return f"{'stopped: loss became NaN or infinite' if self.lost is not None else 'unfinished'}, {done} done"
+        return f"{'unfinished' if self.nonfinite is None else 'stopped: loss became NaN or infinite'}, {done} done"
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
-    """Read run folders, each named by as much of its path as tells it apart. TrainerError for one that is none."""
+    """Read run folders; name each by the last parts of its path. Raises TrainerError for a folder without a run."""
     resolved = [folder.resolve() for folder in folders]
-    twice = [folder for place, folder in enumerate(resolved) if folder in resolved[:place]]
+    twice = [folder for index, folder in enumerate(resolved) if folder in resolved[:index]]
     if twice:
         raise TrainerError(f"{twice[0]} is given twice; name each run once")
     return tuple(replace(read_run(one), name=name) for one, name in zip(resolved, short_names(resolved), strict=True))
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as many as it takes for all to differ."""
+    """Return the last parts of each path, as many as needed to be unique."""
     for parts in range(1, max(len(folder.parts) for folder in folders) + 1):
         names = ["/".join(folder.parts[-parts:]) for folder in folders]
         if len(set(names)) == len(names):
@@ -109,11 +108,11 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read one run folder; raises TrainerError when nothing of a run is in it."""
+    """Read one run folder; raise TrainerError if it has no run."""
     if not any((folder / name).is_file() for name in (CONFIG, METRICS, STEPS, RESULT)):
-        what = "holds no run" if folder.is_dir() else "is not a folder"
+        what = "has no run" if folder.is_dir() else "is not a folder"
         raise (TrainerError if folder.exists() else WrongUsage)(f"{folder} {what}; give the --out of a 'trainer run'")
-    notes: list[Missing] = []
+    notes = [Missing(name, why) for name, why in ABSENT.items() if not (folder / name).is_file()]
     options, result = _object(folder, CONFIG, notes), _object(folder, RESULT, notes)
     epochs, steps = _by_step(_lines(folder, METRICS, notes)), _by_step(_lines(folder, STEPS, notes))
     starts = tuple(_starts(folder, notes))
@@ -127,23 +126,19 @@ def read_run(folder: Path) -> Run:
         epochs=epochs,
         steps=steps,
         result=result,
-        lost=_object(folder, NONFINITE, notes),
+        nonfinite=_object(folder, NONFINITE, notes),
         evaluations=evaluations,
-        in_work=_is_locked(folder),
-        missing=(*_absent(folder), *notes),
+        in_training=_is_locked(folder),
+        missing=tuple(notes),
     )
 
 
 ABSENT = {
-    CONFIG: "it was removed, so what was asked for is not known",
-    STARTS: "the run was begun by a version that did not keep it, so what was in effect is not known",
-    METRICS: "no epoch has come to its end yet, or it was removed: there are no curves by epoch",
-    STEPS: "no step has been logged yet (--log-every), or it was removed: there are no curves by step",
+    CONFIG: "removed, so the requested settings are unknown",
+    STARTS: "not written by older versions, so the settings in effect are unknown",
+    METRICS: "no epoch has ended yet, or the file was removed: no curves by epoch",
+    STEPS: "no step has been logged yet (--log-every), or the file was removed: no curves by step",
 }
-
-
-def _absent(folder: Path) -> list[Missing]:
-    return [Missing(name, why) for name, why in ABSENT.items() if not (folder / name).is_file()]
 
 
 def _object(folder: Path, name: str, notes: list[Missing]) -> Line | None:
@@ -152,11 +147,11 @@ def _object(folder: Path, name: str, notes: list[Missing]) -> Line | None:
     except FileNotFoundError:
         return None
     except (OSError, ContractError, ValueError, RecursionError) as error:
-        notes.append(Missing(name, f"it cannot be read ({error}), and counts as not there"))
+        notes.append(Missing(name, f"cannot be read ({error}), ignored"))
         return None
     if isinstance(found, dict):
         return found
-    notes.append(Missing(name, "it holds something else than a JSON object, and counts as not there"))
+    notes.append(Missing(name, "not a JSON object, ignored"))
     return None
 
 
@@ -166,35 +161,35 @@ def _lines(folder: Path, name: str, notes: list[Missing]) -> list[Line]:
     except FileNotFoundError:
         return []
     except (OSError, ContractError) as error:
-        notes.append(Missing(name, f"it cannot be read ({getattr(error, 'strerror', error)}), and counts as not there"))
+        notes.append(Missing(name, f"cannot be read ({getattr(error, 'strerror', error)}), ignored"))
         return []
-    whole = [found for line in lines[:-1] if (found := _parsed(line)) is not None]
-    # Behind the last line end is nothing, or the line that is being written, or was when the process was killed.
-    if broken := len(lines) - 1 - len(whole):
-        notes.append(Missing(name, f"{broken} of its {len(lines) - 1} lines are no JSON objects, and are left out"))
-    return whole
+    parsed = [values for line in lines[:-1] if (values := _parsed(line)) is not None]
+    # After the last line end is nothing, or a line that is being written or was cut off when the process was killed.
+    if broken := len(lines) - 1 - len(parsed):
+        notes.append(Missing(name, f"{broken} of its {len(lines) - 1} lines are not JSON objects, ignored"))
+    return parsed
 
 
 def _parsed(line: str) -> Line | None:
     try:
-        found = json.loads(line)
+        values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return values if isinstance(values, dict) else None
 
 
 def _by_step(lines: list[Line]) -> tuple[Line, ...]:
-    # A run that goes on does again, and writes again, what came after its last checkpoint.
+    # A resumed run repeats, and logs again, the steps after its last checkpoint.
     latest = {step: line for line in lines if (step := number(line.get("step"))) is not None}
     return tuple(latest[step] for step in sorted(latest))
 
 
 def _starts(folder: Path, notes: list[Missing]) -> Iterator[Start]:
-    for place, line in enumerate(_lines(folder, STARTS, notes), 1):
+    for line_number, line in enumerate(_lines(folder, STARTS, notes), 1):
         try:
             yield Start.from_dict(line)
         except (TypeError, KeyError, ValueError, AttributeError):
-            notes.append(Missing(STARTS, f"its line {place} has another form, and is left out"))
+            notes.append(Missing(STARTS, f"line {line_number} has an unknown form, ignored"))
 
 
 def _is_locked(folder: Path) -> bool:
@@ -211,14 +206,14 @@ def _is_locked(folder: Path) -> bool:
 
 
 def number(value: object) -> float | None:
-    """The value as a finite number, None when it is anything else."""
+    """Return the value if it is a finite number, else None."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
 
 
 def series(lines: Sequence[Line], name: str, over: str = "step") -> Series:
-    """The values under `name` over those under `over`; NaN where a line has no number there."""
+    """Return the values of `name` over those of `over`; NaN if a line has no number."""
     return Series(_column(lines, over), _column(lines, name))
 
 

@@ -1,6 +1,7 @@
 """Renders the run page from its template."""
 
 import base64
+import logging
 from collections.abc import Iterable
 
 from schemas.page import missing_package, shorten
@@ -9,20 +10,21 @@ from trainer.errors import TrainerError
 
 
 def render(template: str, contents: Iterable[tuple[str, str]], **values: object) -> str:
-    """Return the page; `contents` is a link (id, title) to each section, `values` the variables of the template."""
-    need("jinja2")
+    """Return the page of `template`; `contents` are the links (id, title) to its sections."""
+    require_packages("jinja2")
     return render_page("trainer.report", template, contents, {"name": printable}, values)
 
 
-def need(*packages: str) -> None:
-    """Raise TrainerError unless these packages of the extra `report` can be imported."""
+def require_packages(*packages: str) -> None:
+    """Raise TrainerError if a package of the extra `report` cannot be imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no long warning about a missing home folder
     problem = missing_package("trainer report", *packages)
     if problem:
         raise TrainerError(problem)
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """Return a data URI of an image; `kind` is png or jpeg."""
+    """Return a picture as a data URI."""
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 

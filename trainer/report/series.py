@@ -1,4 +1,4 @@
-"""A measured value over the course of a run, made small enough to draw: thinned out with its extremes, and smoothed."""
+"""Series of measured values, thinned and smoothed for drawing."""
 
 from dataclasses import dataclass
 
@@ -10,26 +10,26 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Series:
-    """Values `y` at places `x` (steps or epochs, rising), float64 (N,). NaN in `y` is a gap."""
+    """Values `y` over increasing `x` (steps or epochs), float64 (N,). NaN in `y` is a gap."""
 
     x: Floats
     y: Floats
 
     @property
     def measured(self) -> bool:
-        """Whether there is any value to draw."""
+        """Return True if there is a value to draw."""
         return len(self.finite().x) > 0
 
     def finite(self) -> "Series":
-        """The values that are numbers."""
-        there = np.isfinite(self.x) & np.isfinite(self.y)
-        return Series(self.x[there], self.y[there])
+        """Return the series without gaps."""
+        finite = np.isfinite(self.x) & np.isfinite(self.y)
+        return Series(self.x[finite], self.y[finite])
 
 
 def thin(series: Series, buckets: int) -> Series:
-    """At most 2 x `buckets` of the points: of each stretch of equally many points the lowest and the highest, in order.
+    """Return at most 2 x `buckets` points: the lowest and the highest of each bucket of equally many points.
 
-    A single spike in a hundred thousand steps is kept. Gaps are dropped where anything is.
+    So a single spike in a hundred thousand steps is kept. Gaps are dropped if points are.
     """
     if len(series.x) <= 2 * buckets:
         return series
@@ -44,9 +44,9 @@ def thin(series: Series, buckets: int) -> Series:
 
 
 def smooth(series: Series, share: float = 0.05) -> Series:
-    """A mean around each point over `share` of the series, weighted by a triangle; at the ends of what there is.
+    """Return the moving average over `share` of the series, with triangular weights, truncated at the ends.
 
-    It is centred, so that a drop in the loss stays where it was; values that are no numbers are left out.
+    The average is centred, so a drop in the loss keeps its position. Gaps are left out.
     """
     series = series.finite()
     half = int(len(series.y) * share / 2)

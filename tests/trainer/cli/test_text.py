@@ -1,238 +1,33 @@
-"""What people read, for a diagnosis that is made up."""
+"""The text of results, for results that are made up."""
 
-import dataclasses
-import json
-from dataclasses import replace
+from types import SimpleNamespace
 
-import pytest
-from click.testing import CliRunner
+from trainer.cli.text import error_tables, predict_text
+from trainer.evaluation.details import ClassScore, WorstRow
+from trainer.evaluation.predict import Predicted
 
-from trainer.cli.commands import cli
-from trainer.cli.text import doctor_text, number, share
-from trainer.config import RunConfig
-from trainer.doctor import diagnose
-from trainer.doctor.advice import conclude
-from trainer.doctor.convolution import Convolution, Convolutions
-from trainer.doctor.diagnose import Diagnosis
-from trainer.doctor.remedies import Remedy, Tried, weigh
-from trainer.doctor.stages import Measured
-from trainer.doctor.storage import Storage
-from trainer.doctor.traps import Trap
-from trainer.doctor.verdict import Rates, Verdict
-from trainer.training.meter import BALANCED, COMPUTE
-
-GIB = 2**30
-
-
-def measured(part: str, rate: float, data_wait: float | None = None) -> Measured:
-    return Measured(part, rate, rate, rate, 1.9, 2 * GIB, 4, data_wait)
-
-
-def trial(flags: str, part: str, before: float, *ratios: float, price: str = "") -> Tried:
-    return weigh(Remedy(flags, price=price), part, [before] * len(ratios), [before * ratio for ratio in ratios])
-
-
-RATES = Rates(4000, 300, 250, feed=200, step=640, feed_cpu_s=0.01, step_cpu_s=0.001, cores=None)
-RESIZED = "dataprep shard ... --resize 256"
-TRIED = [
-    trial("--prefetch 16", "feed", 200, 1.01, 1.0, 1.02, price="more memory"),
-    trial(RESIZED, "feed", 200, 2.2, 2.2, 2.3, price="the pixels are gone for good"),
-    trial(RESIZED, "loop", 181, 2.1, 2.2, 2.3),
-    trial("--amp-level O2", "step", 600, 0.5, 0.5, 0.5, price="other rounding"),
-]
-FOUND = Diagnosis(
-    dataset="/data/set",
-    device="CPU",
-    cores=2,
-    model="resnet18",
-    recipe="imagenet",
-    image_size=224,
-    batch_size=32,
-    amp_level="O0",
-    sink="MindSpore cannot sink on CPU",
-    short_side=480,
-    storage=Storage("ext4", False, 3000.0, 30000.0),
-    parts=[
-        measured("read", 4000),
-        measured("decode", 300),
-        measured("augment", 250),
-        measured("feed", 200),
-        measured("step O0", 640),
-        measured("loop, sink off", 180, 0.7),
-    ],
-    verdict=Verdict("feed", 3.2, 200.0, False, {"read": 0.05, "decode": 0.62, "augment": 0.13, "batch": 0.2}, "decode"),
-    tried=TRIED,
-    advice=conclude(TRIED, RATES),
-    traps=[
-        Trap("large images", "the shorter side is 480 pixels (median), training looks at 224", "--resize 256"),
-        Trap("small batch", "a step on 64 images handles 1.40 times as many a second", "--batch-size 64", False),
-    ],
-    failed={"--amp-level O1": "no such kernel"},
-    left_out=["--amp-level O3"],
+CLASSES = (
+    ClassScore("a", 1, 1, 1.0, None, 0),
+    ClassScore("b", 2, 1, 0.5, "a", 1),
+    ClassScore("c", 3, 2, 2 / 3, "b", 1),
 )
+WORST = (WorstRow("k4", "b", "a", 0.1, 9.0), WorstRow("k1", "a", "a", 0.4, 2.0), WorstRow("k2", "c", "b", 0.3, 1.0))
 
 
-FAST = Convolution("AVX2", ("x64:gemm:jit",), 2.0)
-SLOW = Convolution("AVX512_CORE", ("jit_uni_ncsp:conv+ref:any", "x64:gemm:jit"), 90.0)
+def tables(classes: tuple[ClassScore, ...], worst: tuple[WorstRow, ...]) -> str:
+    return error_tables(SimpleNamespace(classes=classes, worst=worst))  # type: ignore[arg-type]
 
 
-def test_convolution_is_told_with_what_plain_mindspore_would_make_of_it() -> None:
-    section = doctor_text(replace(FOUND, convolutions=Convolutions(FAST, SLOW))).split("\n\n")[2]
-    assert section.splitlines() == [
-        "A small convolution takes 2 ms with AVX2 (x64:gemm:jit). Without the cap that",
-        "trainer sets it takes 45 times as long, on oneDNN's reference path",
-        "(jit_uni_ncsp:conv+ref:any): set ONEDNN_MAX_CPU_ISA=AVX2 in programs of your",
-        "own.",
-    ]
-    alone = doctor_text(replace(FOUND, convolutions=Convolutions(FAST))).split("\n\n")[2]
-    assert alone == "A small convolution takes 2 ms with AVX2 (x64:gemm:jit)."
+def test_error_tables_have_the_weakest_classes_and_only_wrong_images() -> None:
+    lines = [line.split() for line in tables(CLASSES, WORST).splitlines()]
+    assert lines[1:3] == [["b", "50.00%", "2", "a", "(1)"], ["c", "66.67%", "3", "b", "(1)"]]
+    assert [line[0] for line in lines[4:]] == ["k4", "k2"]
 
 
-def test_table_and_verdict_fit_a_terminal_and_read_from_top_to_bottom() -> None:
-    assert doctor_text(FOUND).splitlines() == [
-        "resnet18, 224 pixels, batch 32, recipe imagenet, on CPU with 2 cores",
-        "",
-        "part                                images/s  of limit   cores      memory",
-        "read records                           4,000      20 x     1.9     2.0 GiB",
-        "+ decode                                 300      150%     1.9     2.0 GiB",
-        "+ recipe imagenet                        250      125%     1.9     2.0 GiB",
-        "+ batch and copy: the feed               200      100%     1.9     2.0 GiB",
-        "step alone, O0                           640      320%     1.9     2.0 GiB",
-        "whole loop, sink off                     180       90%     1.9     2.0 GiB",
-        "step alone, O2                           320      160%",
-        "whole loop, sink on                 not here  MindSpore cannot sink on CPU",
-        "",
-        "Feed-bound: the feed gives 200 images/s, the step takes 640, 3.2 times as many.",
-        "Of the feed's time decoding takes 62%, batching takes 20%, the recipe takes 13%,",
-        "reading takes 5%. The loop reaches 180, 90% of the limit and waits for data 70%",
-        "of the time.",
-        "",
-        "Faster settings (whole loop, measured interleaved with the current ones):",
-        "- dataprep shard ... --resize 256: 181 to 398 images/s, 2.20 times (2.10 to 2.30",
-        "  in 3 rounds); feed alone 2.20 times (the pixels are gone for good)",
-        "",
-        "Tried without gain:",
-        "- --prefetch 16 (feed 1.01 times), --amp-level O2 (step 0.50 times)",
-        "",
-        "Traps that apply:",
-        "- large images: the shorter side is 480 pixels (median), training looks at 224.",
-        "  Remedy: --resize 256.",
-        "",
-        "True, but not what limits now:",
-        "- small batch: a step on 64 images handles 1.40 times as many a second.",
-        "",
-        "Does not run here:",
-        "- --amp-level O1: no such kernel",
-        "",
-        "Not measured (--seconds 120 measures more):",
-        "- --amp-level O3",
-    ]
+def test_error_tables_are_empty_if_every_row_is_correct() -> None:
+    assert tables(CLASSES[:1], WORST[1:2]) == ""
 
 
-def told(*tried: Tried, rates: Rates = RATES, **changes: object) -> str:
-    found = replace(FOUND, tried=list(tried), advice=conclude(tried, rates), left_out=[], **changes)
-    return " ".join(doctor_text(found).split())
-
-
-def test_gain_in_some_rounds_is_uncertain_and_not_nothing() -> None:
-    text = told(trial("--a", "feed", 100, 1.4, 1.45, 0.9), asked_seconds=60.0)
-    assert "- nothing for certain; see below. Uncertain (--seconds 120 gives a clearer answer):" in text
-    assert "- --a: faster in 2 of 3 rounds, feed alone 1.40 times (0.90 to 1.45); not measured in the whole" in text
-    assert "without gain" not in text
-
-
-def test_loop_that_gained_in_some_rounds_is_uncertain_with_its_own_figures() -> None:
-    text = told(trial("--a", "feed", 100, 1.5, 1.5, 1.5), trial("--a", "loop", 90, 1.3, 0.8, 1.2), asked_seconds=30.0)
-    assert "Uncertain (--seconds 60 gives" in text
-    assert "- --a: faster in 2 of 3 rounds, whole loop 1.20 times (0.80 to 1.30) Traps" in text
-
-
-def test_nothing_is_said_only_where_all_was_tried_and_gained_less_than_five_percent() -> None:
-    text = told(trial("--a", "feed", 100, 1.04, 1.04, 1.04))
-    assert "- nothing. What is left: more cores" in text
-    assert "Tried without gain: - --a (feed 1.04 times)" in text
-    assert "Uncertain" not in text
-    left_out = " ".join(doctor_text(replace(FOUND, tried=[], advice=[], left_out=["--amp-level O0"])).split())
-    assert "- nothing of what was tried, and not all was; see below." in left_out
-    assert "Not measured (--seconds 120 measures more): - --amp-level O0" in left_out
-
-
-def test_other_work_on_the_machine_is_told() -> None:
-    assert "the load was 14.6 on 2 cores before anything was measured" in told(load=14.6)
-    assert "Other programs" not in told(load=0.9)
-
-
-def test_level_that_was_tried_in_the_loop_too_has_one_row() -> None:
-    trials = [trial("--amp-level O1", part, 640, 1.5, 1.5, 1.5) for part in ("step", "loop")]
-    text = told(*trials)
-    assert text.count("step alone, O1") == 1
-
-
-def test_part_that_decides_alone_is_recommended_by_its_own_figures() -> None:
-    slow = replace(RATES, feed=5000.0, step=10.0)
-    text = told(trial("--amp-level O0", "step", 10, 1.4, 1.45, 1.5, price="other rounding"), rates=slow)
-    assert "- --amp-level O0: step alone, which decides here, 10 to 14.5 images/s, 1.45 times (1.40 to 1.50" in text
-
-
-def test_part_that_gained_without_effect_on_the_loop_is_told_so() -> None:
-    slower = told(trial("--a", "feed", 100, 1.5, 1.5, 1.5), trial("--a", "loop", 200, 0.5, 0.5, 0.5))
-    assert "Tried without gain: - --a (feed 1.50 times, whole loop 0.50 times)" in slower
-    assert "--a (step 1.90 times, which is not what limits)" in told(trial("--a", "step", 100, 1.9, 1.9, 1.9))
-
-
-@pytest.mark.parametrize("loop", [(1.3, 1.3, 1.3), (1.3, 0.8, 1.3), (1.0, 1.0, 1.0), ()])
-@pytest.mark.parametrize("part", [(1.5, 1.5, 1.5), (1.5, 0.8, 1.5), (1.0, 1.0, 1.0)])
-def test_flag_stands_in_one_section_only(part: tuple[float, ...], loop: tuple[float, ...]) -> None:
-    trials = [trial("--flag", "feed", 100, *part), *([trial("--flag", "loop", 100, *loop)] if loop else [])]
-    advice = conclude(trials, RATES)
-    text = doctor_text(replace(FOUND, tried=trials, advice=advice, traps=[], left_out=[]))
-    assert text.count("--flag") == 1
-
-
-def test_cores_that_are_shared_are_named_as_the_limit() -> None:
-    verdict = replace(FOUND.verdict, bound=BALANCED, ratio=1.02, limit=150.0, shared=True)
-    text = " ".join(doctor_text(replace(FOUND, verdict=verdict)).split())
-    assert "Balanced: the feed gives 200 images/s, the step takes 640, within a tenth of each other" in text
-    assert "Both share 2 cores, so together they cannot pass 150. The loop reaches 180, 120% of the limit" in text
-
-
-def test_loop_is_told_as_it_was_asked_for_where_sink_can_be_either() -> None:
-    parts = [*FOUND.parts[:-1], measured("loop, sink on", 190), measured("loop, sink off", 150, 0.2)]
-    on = " ".join(doctor_text(replace(FOUND, sink="on", parts=parts)).split())
-    off = " ".join(doctor_text(replace(FOUND, sink="off", parts=parts)).split())
-    assert "The loop reaches 190, 95% of the limit. Faster settings" in on
-    assert "The loop reaches 150, 75% of the limit and waits for data 20% of the time." in off
-    assert "not here" not in on + off
-
-
-def test_clean_compute_bound_run_says_only_what_there_is() -> None:
-    verdict = replace(FOUND.verdict, bound=COMPUTE, ratio=3.0)
-    clean = replace(FOUND, verdict=verdict, tried=[], advice=[], traps=[], failed={}, left_out=[])
-    text = doctor_text(clean)
-    assert "the feed has 3.0 times what it needs" in " ".join(text.split())
-    assert text.endswith("- nothing. What is left: a smaller --model or --image-size, or a faster device.")
-
-
-@pytest.mark.parametrize(("rate", "text"), [(12345.6, "12,346"), (100, "100"), (99.94, "99.9"), (1.234, "1.23")])
-def test_rates_have_three_digits(rate: float, text: str) -> None:
-    assert number(rate) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.954, "95%"), (9.99, "999%"), (10, "10 x")])
-def test_large_shares_are_told_as_multiples(value: float, text: str) -> None:
-    assert share(value) == text
-
-
-def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[RunConfig, float]] = []
-
-    def fake(config: RunConfig, seconds: float, *rest: object) -> Diagnosis:
-        given.append((config, seconds))
-        return FOUND
-
-    monkeypatch.setattr(diagnose, "diagnose", fake)
-    asked = ["doctor", "set", "--recipe", "imagenet", "--freeze", "stem"]
-    assert CliRunner().invoke(cli, asked).stdout == doctor_text(FOUND) + "\n"
-    told = CliRunner().invoke(cli, [*asked, "--seconds", "90", "--json"]).stdout
-    assert json.loads(told) == json.loads(json.dumps(dataclasses.asdict(FOUND)))
-    assert given == [(RunConfig("set", recipe="imagenet", freeze=("stem",)), seconds) for seconds in (60.0, 90.0)]
+def test_errors_and_other_files_are_counted_if_there_are_any() -> None:
+    assert predict_text(Predicted(3, 0), None) == "3 images"
+    assert predict_text(Predicted(3, 1, 2), None) == "3 images, 1 of them could not be read; 2 files without an image"

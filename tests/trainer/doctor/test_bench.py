@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner
 from mindspore.dataset import vision
 
-from tests.trainer.cli.test_text import measured
 from tests.trainer.conftest import picture
+from tests.trainer.diagnosis import measured
 from trainer.cli.commands import cli
-from trainer.cli.text import bench_text
+from trainer.cli.doctor_text import bench_text
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.doctor import bench
-from trainer.doctor.bench import Comparison, Pictures, compare, for_pixels
+from trainer.doctor.bench import Comparison, ImageFiles, compare, for_pixels
 from trainer.doctor.class_folders import ClassImages
 from trainer.errors import TrainerError
 from trainer.signals import StopSignals
@@ -50,7 +50,7 @@ def run(config: RunConfig, images: Path | None) -> Comparison:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """24 images in three class folders, and what is no image."""
+    """24 images in three class folders, and a text file."""
     for number in range(24):
         folder = tmp_path / "photos" / f"class{number % 3}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,13 +107,13 @@ def test_crop_keeps_its_settings() -> None:
 
 def test_python_source_gives_pixels_or_bytes(photos: Path) -> None:
     file = photos / "class1" / "1.jpg"
-    pixels, label = Pictures([(file, 1)], decodes=True)[0]
+    pixels, label = ImageFiles([(file, 1)], decodes=True)[0]
     assert (pixels.shape, pixels.dtype, label) == ((32, 32, 3), np.uint8, 1)
-    data, _ = Pictures([(file, 1)], decodes=False)[0]
+    data, _ = ImageFiles([(file, 1)], decodes=False)[0]
     assert data.tobytes() == file.read_bytes()
 
 
-def test_folder_that_is_none_or_has_too_few_images_is_refused(
+def test_folder_that_is_missing_or_has_too_few_images_is_rejected(
     stripes: Path, photos: Path, tmp_path: Path, cpu: InEffect
 ) -> None:
     with pytest.raises(TrainerError, match=r"--against .*nowhere is not a folder"):
@@ -125,27 +125,27 @@ def test_folder_that_is_none_or_has_too_few_images_is_refused(
 def test_file_that_does_not_decode_is_not_blamed_on_the_set(stripes: Path, photos: Path, cpu: InEffect) -> None:
     (photos / "class0" / "notes.txt").unlink()
     (photos / "class0" / "0.jpg").write_bytes(picture(0, 0)[:100])
-    with pytest.raises(TrainerError, match=r"ImageFolderDataset failed on .*photos: .*leave --against out"):
+    with pytest.raises(TrainerError, match=r"ImageFolderDataset failed on .*photos: .*omit --against"):
         run(replace(QUICK, dataset=str(stripes)), photos)
 
 
-def test_text_ends_with_what_sharding_buys() -> None:
+def test_text_ends_with_the_gain_of_shards() -> None:
     assert bench_text(FOUND).splitlines() == [
-        "224 pixels, batch 32, recipe imagenet, 2 threads decode; 2,200 rows of shards",
-        "against 2,200 files: /data/photos; from a warm cache, 5 rounds by turns",
+        "224 pixels, batch 32, recipe imagenet, 2 decoding threads; 2,200 rows in shards,",
+        "2,200 files in /data/photos; warm cache, 5 interleaved rounds",
         "",
         "source                                  images/s   ratio   cores      memory",
         "MindDataset                                  500    1.00     1.9     2.0 GiB",
         "ImageFolderDataset                           400    0.80     1.9     2.0 GiB",
         "GeneratorDataset, Pillow decodes             200    0.40     1.9     2.0 GiB",
         "",
-        "The shards give 1.25 times the images/s of ImageFolderDataset and 2.50 times",
-        "those of GeneratorDataset in Python threads: 15 shards in place of 2,200 files.",
+        "Shards are 1.25 times as fast as ImageFolderDataset and 2.50 times as fast as",
+        "GeneratorDataset in Python threads: 15 shards instead of 2,200 files.",
     ]
     sample = bench_text(replace(FOUND, images=None, shards=1, python_decodes=False))
-    assert "a sample of the set, written as files" in " ".join(sample.split())
+    assert "2,200 files written from a sample of the rows;" in " ".join(sample.split())
     assert "GeneratorDataset, bytes from Python" in sample
-    assert sample.endswith("1 shard in place of 2,200 files.")
+    assert sample.endswith("1 shard instead of 2,200 files.")
 
 
 def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,13 +181,13 @@ def test_plain_class_folders_are_read_as_they_are(plan: Any, photos: Path) -> No
     assert (folder, len(found.files), found.skipped, told) == (photos, 24, Counter(), [])
 
 
-def test_files_that_the_set_has_refused_are_left_out(plan: Any, photos: Path) -> None:
+def test_rejected_files_are_left_out(plan: Any, photos: Path) -> None:
     broken = photos / "class1" / "broken.jpg"
     broken.write_bytes(picture(0, 0)[:100])
     assert len(listed(plan, photos)[1].files) == 25
     (plan.folder / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "truncated"}\n')
     links, found, told = listed(plan, photos)
-    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP, 1 refused by the set"]
+    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP, 1 rejected by dataprep"]
     assert links == Path.cwd() / "files"
     assert sorted(path.resolve() for path in links.rglob("*") if path.is_file()) == sorted(
         path for path, _ in found.files
@@ -217,8 +217,8 @@ def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:
     found = listed(plan, photos)[1]
     assert found.skipped == {
         "in no class folder": 1,
-        "not readable, or not a file": 1,
-        "hidden or of a system": 1,
+        "unreadable, or not a regular file": 1,
+        "hidden or system files": 1,
         "links to folders": 1,
         "not JPEG, PNG or BMP": 2,
     }
@@ -226,6 +226,6 @@ def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:
     assert not found.is_plain
 
 
-def test_skipped_files_are_told_beside_the_count() -> None:
+def test_skipped_files_are_counted_in_the_text() -> None:
     text = " ".join(bench_text(replace(FOUND, skipped={"not JPEG, PNG or BMP": 1200})).split())
-    assert "against 2,200 files: /data/photos (skipped: 1,200 not JPEG, PNG or BMP); from" in text
+    assert "2,200 files in /data/photos (skipped: 1,200 not JPEG, PNG or BMP); warm" in text

@@ -1,4 +1,4 @@
-"""What oneDNN says of a convolution: in the forms of its versions, and by a child on this machine."""
+"""The implementations that oneDNN reports, in the formats of its versions, and by a child on this machine."""
 
 import subprocess
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from trainer.device.kernels import Processor, decide_kernels, this_processor, use_kernels
 from trainer.doctor import convolution
-from trainer.doctor.convolution import Convolution, Convolutions, implementations, look_at_convolutions, read_report
+from trainer.doctor.convolution import Convolution, Convolutions, implementations, measure_convolutions, read_report
 
 NEW = "onednn_verbose,v1,primitive,exec,cpu,{},{},{},src:f32:a:blocked:abcd::f0 wei:f32::blocked:abcd::f0,,,mb4,0.4"
 OLD = "dnnl_verbose,exec,cpu,{},{},{},src_f32::blocked:abcd:f0 wei_f32::blocked:abcd:f0,,alg:convolution_direct,mb4,0.4"
@@ -70,7 +70,7 @@ OPEN = dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TRAINER_MAX_CPU
 def test_it_is_compared_where_a_cap_decides(
     processor: Processor, levels: list[str], variables: list[dict[str, str]], children: list[dict[str, str]]
 ) -> None:
-    found = look_at_convolutions(decide_kernels(processor))
+    found = measure_convolutions(decide_kernels(processor))
     assert found is not None
     assert [one.level for one in (found.in_effect, found.other) if one is not None] == levels
     assert children == variables
@@ -84,7 +84,7 @@ def test_child_that_cannot_be_had_is_no_failure_of_the_doctor(
         raise failure
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert look_at_convolutions(decide_kernels(WIDE)) is None
+    assert measure_convolutions(decide_kernels(WIDE)) is None
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_convolution_of_this_machine_is_measured_and_not_on_the_reference_path(t
     processor = this_processor({})
     kernels = decide_kernels(processor)
     use_kernels(kernels)
-    found = look_at_convolutions(kernels)
+    found = measure_convolutions(kernels)
     assert found is not None
     assert found.in_effect.implementations
     assert not found.in_effect.is_reference

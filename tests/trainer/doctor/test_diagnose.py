@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.examples import ROOT
-from tests.trainer.cli.test_text import FAST, FOUND, RATES, SLOW, trial
+from tests.trainer.diagnosis import FAST, FOUND, RATES, SLOW, trial
 from trainer.cli.commands import cli
 from trainer.config import RunConfig
 from trainer.device.context import InEffect, Machine
@@ -24,9 +24,9 @@ from trainer.doctor import diagnose
 from trainer.doctor.advice import conclude
 from trainer.doctor.convolution import Convolutions
 from trainer.doctor.remedies import Remedy
-from trainer.doctor.samples import Row, some_rows
+from trainer.doctor.samples import Row, sample_rows
 from trainer.doctor.session import Session
-from trainer.doctor.stages import CompiledStep, Measured, Measurement, Stage, Timer, loop_part
+from trainer.doctor.stages import CompiledStep, Measured, Measurement, Stage, Timer, loop_stage
 from trainer.doctor.traps import find_traps
 from trainer.doctor.trials import Trials
 from trainer.doctor.verdict import Verdict
@@ -121,7 +121,7 @@ class Recorder:
 
 @pytest.fixture
 def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[str], bool | None]]]:
-    """What is tried for a verdict on a run with these options, in order."""
+    """The trials for a verdict on a run with these options, in order."""
 
     def ask(
         verdict: Verdict, parts: list[Measured] = FOUND.parts, **options: Any
@@ -174,7 +174,7 @@ def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(ask
 @pytest.mark.parametrize(("seconds", "count"), [(math.inf, 20), (0.0, 8)])
 def test_sampling_of_a_slow_storage_ends_with_a_batch(seconds: float, count: int, stripes: Path, cpu: InEffect) -> None:
     plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
-    assert len(some_rows(plan, 20, seconds)) == count
+    assert len(sample_rows(plan, 20, seconds)) == count
 
 
 @pytest.mark.parametrize(("vary_order", "orders"), [(True, 3), (False, 1)])
@@ -185,11 +185,11 @@ def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
     session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None, vary_order=vary_order)
     first: list[bytes] = []
 
-    def work(lap: Timer) -> None:
+    def work(timer: Timer) -> None:
         rows = train_rows(plan.folder, plan.dataset, plan.effect)
         images = [image.tobytes() for image, _ in rows.create_tuple_iterator(num_epochs=1, output_numpy=True)]
         first.append(b"".join(images[:8]))
-        lap.done(1)
+        timer.done(1)
 
     seed = ds.config.get_seed()
     try:
@@ -213,17 +213,17 @@ def test_parts_far_from_the_bottleneck_have_one_turn(
     )
     plan = plan_run(RunConfig(str(stripes), device="CPU"), Machine(ascend=False, cores=2))
     session = Session(plan, tmp_path, 60.0, StopSignals(), lambda text: None)
-    turns = diagnose._part_turns(session, [Stage(name, lambda lap: None) for name in rates])
+    turns = diagnose._stage_turns(session, [Stage(name, lambda timer: None) for name in rates])
     assert {name: len(done) for name, done in turns.items()} == {"read": 1, "feed": 3, "step": 3}
 
 
-def test_fewer_rows_than_a_batch_are_refused_in_a_sentence(make_set: Callable[..., Path]) -> None:
+def test_fewer_rows_than_a_batch_are_rejected(make_set: Callable[..., Path]) -> None:
     done = CliRunner().invoke(cli, ["doctor", str(make_set({"train": 20})), "--device", "CPU"])
     assert isinstance(done.exception, TrainerError)
     assert "a batch of 32 is larger than the train split (20 rows); use --batch-size 20 or less" in str(done.exception)
 
 
-def test_rank_of_msrun_is_refused(stripes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_of_msrun_is_rejected(stripes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MS_ROLE", "MS_WORKER")
     with pytest.raises(TrainerError, match="start it without msrun"):
         diagnose.diagnose(replace(QUICK, dataset=str(stripes)), 6.0, lambda text: None, StopSignals())
@@ -323,9 +323,9 @@ def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
 
 def test_loop_of_a_sink_is_warm_after_one_callback(stripes: Path, tmp_path: Path) -> None:
     plan = plan_run(RunConfig(str(stripes), device="Ascend"), Machine(ascend=True, cores=8))
-    part = loop_part("loop, sink on", plan, CompiledStep(plan))
+    part = loop_stage("loop, sink on", plan, CompiledStep(plan))
     assert part.warm == 1, "one callback stands for a whole sink"
     assert plan.effect.train.arguments["dataset_sink_mode"] is True
     off = plan_run(replace(plan.config, sink=False), Machine(ascend=True, cores=8))
-    assert loop_part("loop, sink off", off, CompiledStep(off)).warm == 2 + off.effect.prefetch
-    assert loop_part("loop, sink off", off, CompiledStep(off), full=True).warm == 2
+    assert loop_stage("loop, sink off", off, CompiledStep(off)).warm == 2 + off.effect.prefetch
+    assert loop_stage("loop, sink off", off, CompiledStep(off), full=True).warm == 2

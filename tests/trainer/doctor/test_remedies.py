@@ -9,7 +9,7 @@ from trainer.doctor.remedies import (
     HELPS,
     NO_GAIN,
     UNCERTAIN,
-    Place,
+    FeedConditions,
     Remedy,
     Tried,
     amp_remedies,
@@ -23,7 +23,7 @@ from trainer.feed.recipes import RECIPES
 from trainer.plan.run_plan import plan_run
 
 CONFIG = RunConfig("", recipe="imagenet")
-PLACE = Place(workers=8, prefetch=8, cores=8, image_side=224, short_side=480)
+CONDITIONS = FeedConditions(workers=8, prefetch=8, cores=8, image_side=224, short_side=480)
 
 
 def flags(found: list[Remedy]) -> list[str]:
@@ -31,7 +31,7 @@ def flags(found: list[Remedy]) -> list[str]:
 
 
 def test_large_images_are_tried_smaller_first() -> None:
-    found = feed_remedies(CONFIG, RECIPES["imagenet"], PLACE)
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], CONDITIONS)
     assert flags(found) == ["dataprep shard ... --resize 256", "--workers 4", "--prefetch 16"]
     assert found[0].resize == 256
     assert found[2].changes == {"prefetch": 16}
@@ -39,16 +39,16 @@ def test_large_images_are_tried_smaller_first() -> None:
 
 @pytest.mark.parametrize(("short_side", "tried"), [(320, True), (319, False)])
 def test_shards_are_tried_smaller_only_where_much_is_left_to_shrink(short_side: int, tried: bool) -> None:
-    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=short_side))
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=short_side))
     assert any(one.resize for one in found) is tried
 
 
 def test_cheaper_recipe_keeps_the_side_that_was_asked_for() -> None:
-    place = replace(PLACE, short_side=256)
-    [cheaper, *_] = feed_remedies(replace(CONFIG, recipe="trivial", image_size=96), RECIPES["trivial"], place)
+    conditions = replace(CONDITIONS, short_side=256)
+    [cheaper, *_] = feed_remedies(replace(CONFIG, recipe="trivial", image_size=96), RECIPES["trivial"], conditions)
     assert cheaper.changes == {"recipe": "imagenet"}
     own = feed_remedies(
-        replace(CONFIG, recipe="mine:make"), RECIPES["none"], replace(place, image_side=64, short_side=64)
+        replace(CONFIG, recipe="mine:make"), RECIPES["none"], replace(conditions, image_side=64, short_side=64)
     )
     assert own[0].changes == {"recipe": "imagenet", "image_size": 64}
     assert own[0].flags == "--recipe imagenet --image-size 64"
@@ -56,15 +56,17 @@ def test_cheaper_recipe_keeps_the_side_that_was_asked_for() -> None:
 
 def test_what_mixes_and_erases_is_tried_without() -> None:
     recipe = replace(RECIPES["imagenet"], mixup=0.2, erasing=0.25)
-    found = feed_remedies(CONFIG, recipe, replace(PLACE, short_side=256))
+    found = feed_remedies(CONFIG, recipe, replace(CONDITIONS, short_side=256))
     assert flags(found)[0] == "--mixup 0 --erasing 0"
     assert found[0].changes == {"mixup": 0.0, "erasing": 0.0}
 
 
 def test_idle_cores_are_tried_and_one_core_has_nothing_to_try() -> None:
-    few = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=256, workers=2))
+    few = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=2))
     assert flags(few)[0] == "--workers 8"
-    one = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=256, workers=1, cores=1, prefetch=128))
+    one = feed_remedies(
+        CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=1, cores=1, prefetch=128)
+    )
     assert one == []
 
 
@@ -116,18 +118,18 @@ def test_gain_below_five_percent_is_none_and_one_that_is_not_steady_is_uncertain
 
 
 def test_trial_keeps_medians_spread_and_rounds() -> None:
-    found = weigh(Remedy("--x", price="other rounding"), "step", [1, 3, 2], [4, 9, 5])
-    assert found == Tried("--x", "step", 2, 5, 3.0, 2.5, 4.0, 3, 3, HELPS, "other rounding")
+    found = weigh(Remedy("--x", price="different rounding"), "step", [1, 3, 2], [4, 9, 5])
+    assert found == Tried("--x", "step", 2, 5, 3.0, 2.5, 4.0, 3, 3, HELPS, "different rounding")
 
 
 def test_reading_that_limits_is_tried_on_a_copy_and_not_with_smaller_shards() -> None:
-    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, reading=True))
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, reading=True))
     assert flags(found) == ["copy the shards to a local disk", "--workers 4", "--prefetch 16"]
     assert found[0].copy
 
 
 def test_more_threads_than_cores_are_tried_with_as_many() -> None:
-    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(PLACE, short_side=256, workers=16))
+    found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=16))
     assert flags(found)[0] == "--workers 8"
 
 

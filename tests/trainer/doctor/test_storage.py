@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.doctor.storage import bytes_from_storage, file_system, forget, look_at_storage
+from trainer.doctor.storage import bytes_from_storage, drop_from_cache, file_system, measure_storage
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 host:/export /data nfs4 rw 0 0
@@ -46,7 +46,7 @@ def test_rows_are_read_twice_at_the_same_places(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "pread", spy)
     ticks = iter(range(10_000))
-    found = look_at_storage(tmp_path, ["a", "b"], 100, 20.0, lambda: float(next(ticks)))
+    found = measure_storage(tmp_path, ["a", "b"], 100, 20.0, lambda: float(next(ticks)))
     half = len(places) // 2
     assert places[:half] == places[half:]
     assert len({descriptor for descriptor, _ in places}) == 2
@@ -56,7 +56,7 @@ def test_rows_are_read_twice_at_the_same_places(tmp_path: Path, monkeypatch: pyt
 
 def test_no_time_gives_no_figure(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(10))
-    found = look_at_storage(tmp_path, ["a"], 100, 0.0)
+    found = measure_storage(tmp_path, ["a"], 100, 0.0)
     assert (found.cold_rows_per_s, found.cached_rows_per_s) == (None, None)
 
 
@@ -69,7 +69,7 @@ def test_rows_alone_are_forgotten_and_each_just_before_it_is_read(
     read = os.pread
     monkeypatch.setattr(os, "posix_fadvise", lambda _, place, size, advice: done.append(("forget", place, size)))
     monkeypatch.setattr(os, "pread", lambda *given: done.append(("read", given[2], given[1])) or read(*given))
-    look_at_storage(tmp_path, ["a"], 100, 20.0)
+    measure_storage(tmp_path, ["a"], 100, 20.0)
     names = [name for name, _, _ in done]
     assert names == ["forget", "read"] * 512 + ["read"] * 512
     assert all(place % 4096 == 0 and 0 < size <= 8192 for name, place, size in done if name == "forget")
@@ -77,7 +77,7 @@ def test_rows_alone_are_forgotten_and_each_just_before_it_is_read(
 
 def test_forgotten_file_keeps_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
-    forget(tmp_path / "a")
+    drop_from_cache(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"12345"
 
 

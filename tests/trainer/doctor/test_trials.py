@@ -1,4 +1,4 @@
-"""What follows from a trial, with figures that are made up and nothing measured."""
+"""Results of trials, with made-up figures; nothing is measured."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -122,12 +122,12 @@ def test_nothing_is_tried_in_the_loop_where_nothing_helped(trials: Trials) -> No
     assert trials.left_out == []
 
 
-def test_time_that_is_over_is_told(trials: Trials) -> None:
+def test_flags_without_time_are_left_out(trials: Trials) -> None:
     trials.rates = replace(RATES, step_cpu_s=0.01, cores=2)  # the step takes cores too, so the loop must tell
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     trials.loop(0.0)
-    trials.trainee.compile_s = 5.0
+    trials.compiled.compile_s = 5.0
     trials.step([HALF], 4.0, must=False)
     assert trials.left_out == ["--prefetch 16 in the whole loop", "--amp-level O2"]
     assert outcome(trials) == UNCERTAIN
@@ -135,7 +135,7 @@ def test_time_that_is_over_is_told(trials: Trials) -> None:
 
 def test_first_remedy_of_what_limits_is_tried_however_late_it_is(trials: Trials) -> None:
     script(trials)
-    trials.trainee.compile_s = 5.0
+    trials.compiled.compile_s = 5.0
     trials.step([HALF, MORE], -1.0, must=True)
     assert [one.flags for one in trials.tried] == ["--amp-level O2"]
     assert trials.left_out == ["--prefetch 16"]
@@ -143,7 +143,7 @@ def test_first_remedy_of_what_limits_is_tried_however_late_it_is(trials: Trials)
 
 def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) -> None:
     script(trials)
-    trials.trainee.compile_s = 5.0
+    trials.compiled.compile_s = 5.0
     trials.step([HALF], 4.0, must=False)
     assert (trials.promising, trials.left_out) == ([], ["--amp-level O2"])
     trials.try_left_out(60.0)
@@ -154,7 +154,7 @@ def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_dec
     trials.rates = replace(RATES, feed=1e6, step=1.0)  # 32 s a step
     script(trials)
     trials.tried = [weigh(HALF, "step", [1.0] * 3, [1.5] * 3)]
-    trials._loops[HALF.flags] = lambda full: Stage(HALF.flags, lambda lap: None)
+    trials._loops[HALF.flags] = lambda full: Stage(HALF.flags, lambda timer: None)
     trials.loop(30.0)
     assert trials.left_out == ["--amp-level O2 in the whole loop"]
     [advice] = recommended(conclude(trials.tried, trials.rates))
@@ -167,7 +167,7 @@ def test_copy_on_the_same_disk_is_not_tried(trials: Trials, tmp_path: Path, monk
     assert trials.left_out == [f"copy it ({tmp_path.parent} is on the same disk; set TMPDIR to another)"]
 
 
-def test_level_that_does_not_run_is_told_with_its_reason(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_level_that_does_not_run_is_listed_with_its_reason(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: CompiledStep) -> None:
         raise RuntimeError("\n  no kernel for float16\nmore of it")
 
@@ -177,7 +177,7 @@ def test_level_that_does_not_run_is_told_with_its_reason(trials: Trials, monkeyp
     assert trials.tried == []
 
 
-def test_flags_that_do_not_go_together_are_told(trials: Trials) -> None:
+def test_flags_that_do_not_fit_together_are_listed(trials: Trials) -> None:
     script(trials)
     trials.feed([Remedy("--batch-size 9999", {"batch_size": 9999})], 1.0)
     assert "larger than the train split" in trials.failed["--batch-size 9999"]

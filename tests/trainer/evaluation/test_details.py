@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainer.errors import TrainerError
-from trainer.evaluation.details import ClassScore, Details, Evaluation, summary, write_report
+from trainer.evaluation.details import ClassScore, Details, Evaluation, write_report
 from trainer.nn.tasks.classification import score
 
 CLASSES = ("a", "b", "c")
@@ -98,11 +98,3 @@ def test_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="cannot write the report into"):
         write_report(tmp_path / "file", evaluation(MIXED))
-
-
-def test_summary_shows_the_weakest_classes_and_wrong_images_only() -> None:
-    lines = summary(evaluation(MIXED)).splitlines()
-    assert lines[0].split() == ["weakest", "classes", "accuracy", "rows", "most", "taken", "for"]
-    assert lines[1].split() == ["b", "50.00%", "2", "a", "(1)"]
-    assert [line.split()[0] for line in lines[4:]] == ["k4", "k2"]
-    assert summary(evaluation(counted([[5, 0, 0]], [0]))) == ""

@@ -44,7 +44,7 @@ def test_command_reports_the_sheet_and_creates_no_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["run", str(stripes), "--workers", "1", "--preview", "sheet.png"]
-    told = f"{tmp_path / 'sheet.png'}: 32 images of 48 as recipe small shows them; nothing trained\n"
+    told = f"{tmp_path / 'sheet.png'}: 32 images of 48 after recipe small; nothing trained\n"
     assert CliRunner().invoke(cli, asked).stdout == told
     assert json.loads(CliRunner().invoke(cli, [*asked, "--json"]).stdout)["images"] == 32
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.png"]

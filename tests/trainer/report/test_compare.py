@@ -25,11 +25,11 @@ def test_settings_are_what_was_decided_and_then_the_other_options(tmp_path: Path
     assert not {"lr", "device", "dataset", "out"} & set(rest)
 
 
-def test_without_the_table_of_a_run_what_was_in_effect_is_not_guessed(tmp_path: Path) -> None:
+def test_setting_in_effect_is_unknown_without_the_table_of_the_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     (run / "starts.jsonl").unlink()
     found = {one.name: (one.asked, one.effect) for one in settings(read_run(run))}
-    assert found["device"] == ("default", "not kept")
+    assert found["device"] == ("default", "not recorded")
     assert found["batch size"] == ("16", "16")
 
 
@@ -64,14 +64,14 @@ def test_outcome_is_that_of_the_epochs(tmp_path: Path) -> None:
     assert outcome(read_run(write_run(tmp_path / "whole"))).seconds == 12.5
 
 
-def test_what_limited_a_run_is_told_as_it_told_it(tmp_path: Path) -> None:
+def test_bottleneck_is_that_of_the_result(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps(result | {"data_wait": 0.6, "bound": "feed"}))
     found = outcome(read_run(run))
     assert (found.bound, found.data_wait) == ("feed", 0.6)
     assert found.limit is not None
-    assert found.limit.startswith("bottleneck: data feed; waited for data 60% of the time")
+    assert "60%" in found.limit
     (run / "result.json").write_text(json.dumps(result | {"data_wait": 0.6, "bound": ["other"]}))
     assert outcome(read_run(run)).bound is None
 
@@ -86,7 +86,7 @@ def test_of_equal_epochs_the_later_one_is_the_best_and_none_without_val(tmp_path
     assert evaluate_command(read_run(run)).endswith("data/flowers --split train")
 
 
-def test_run_of_which_nothing_but_the_configuration_is_left_has_an_outcome(tmp_path: Path) -> None:
+def test_run_with_only_its_configuration_has_an_outcome(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     found = outcome(read_run(tmp_path))
     assert (found.epochs, found.steps, found.seconds, found.best_accuracy) == (0, 0, None, None)

@@ -21,7 +21,7 @@ def test_whole_run_is_read_and_nothing_is_missing(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run"))
     assert (len(run.epochs), len(run.steps), run.options["batch_size"]) == (4, 40, 16)
     assert run.decisions["peak lr"] == ("default", "0.003", "adamw, batch 16, cosine")
-    assert (run.state, run.dataset_digest, run.steps_an_epoch) == ("complete", "d" * 64, 10)
+    assert (run.state, run.dataset_digest, run.steps_per_epoch) == ("complete", "d" * 64, 10)
     assert run.missing == ()
 
 
@@ -31,7 +31,7 @@ def test_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "steps.jsonl"):
         (begun / name).unlink()
     assert read_run(begun).state == "unfinished, 0 of 4 epochs done"
-    assert missing(begun)["metrics.jsonl"].startswith("no epoch has come to its end yet")
+    assert missing(begun)["metrics.jsonl"].startswith("no epoch has ended yet")
 
 
 def test_run_in_which_a_process_works_is_told_from_one_that_stopped(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_run_in_which_a_process_works_is_told_from_one_that_stopped(tmp_path: Pa
         os.close(descriptor)
 
 
-def test_early_stop_and_lost_loss_are_told(tmp_path: Path) -> None:
+def test_early_stop_and_nonfinite_loss_are_shown(tmp_path: Path) -> None:
     early = write_run(tmp_path / "early", replace(CONFIG, patience=1), epochs=3)
-    assert read_run(early).state == "complete, ended early after 3 of 4 epochs"
+    assert read_run(early).state == "complete, stopped early after 3 of 4 epochs"
     lost = write_run(tmp_path / "lost", epochs=1, complete=False)
     (lost / "nonfinite.json").write_text(json.dumps({"what": "the loss is nan"}))
     assert read_run(lost).state == "stopped: loss became NaN or infinite, 1 of 4 epochs done"
@@ -85,7 +85,7 @@ def test_damaged_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
         file.write('no JSON\n{"epoch": 3, "st')  # the last line is being written
     found = read_run(run)
     assert len(found.epochs) == 2
-    assert missing(run)["metrics.jsonl"] == "1 of its 3 lines are no JSON objects, and are left out"
+    assert missing(run)["metrics.jsonl"] == "1 of its 3 lines are not JSON objects, ignored"
     assert set(missing(run)) == {"config.json", "result.json", "starts.jsonl", "metrics.jsonl"}
 
 
@@ -93,7 +93,7 @@ def test_damaged_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
 def test_folder_without_a_run_is_refused(tmp_path: Path, make: bool) -> None:
     if make:
         (tmp_path / "other").mkdir()
-    with pytest.raises(TrainerError, match=r"other (holds no run|is not a folder); give the --out of a 'trainer run'"):
+    with pytest.raises(TrainerError, match=r"other (has no run|is not a folder); give the --out of a 'trainer run'"):
         read_run(tmp_path / "other")
 
 

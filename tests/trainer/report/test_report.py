@@ -1,4 +1,4 @@
-"""The page of runs: what is on it, whatever state a run folder is in, and what it does in a browser."""
+"""The page of runs: its content for every state of a run folder, and its behaviour in a browser."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.trainer.run_folders import CONFIG, epoch, lines, step, write_evaluati
 from trainer.cli import commands
 from trainer.errors import TrainerError
 from trainer.report import contents
-from trainer.report.confusions import most_confused, shown
+from trainer.report.confusions import most_confused, view_evaluation
 from trainer.report.contents import write_page
 from trainer.report.evaluated import read_picture
 from trainer.report.history import read_run
@@ -49,7 +49,7 @@ def run(tmp_path: Path, undrawn: None) -> Path:
     return folder
 
 
-def test_page_of_a_run_holds_what_it_came_to(run: Path) -> None:
+def test_page_of_a_run_has_its_outcome(run: Path) -> None:
     said = words(page_of(run))
     for part in (
         "Complete.",
@@ -57,10 +57,10 @@ def test_page_of_a_run_holds_what_it_came_to(run: Path) -> None:
         "trainer run data/flowers --epochs 4 --batch-size 16",
         "peak lr default 0.003 adamw, batch 16, cosine",
         "accuracy 66.67 % 20 of 30 rows",
-        "ant taken for bee loss",
+        "ant predicted bee loss",
     ):
         assert part in said, part
-    assert "What is missing" not in said
+    assert "Missing or damaged files" not in said
 
 
 def test_page_asks_for_nothing_else(run: Path) -> None:
@@ -76,8 +76,8 @@ def test_page_goes_into_the_run_or_here_for_several(run: Path, tmp_path: Path, m
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_page_that_cannot_be_written_is_said(run: Path) -> None:
-    with pytest.raises(TrainerError, match=r"cannot write .*/config.json/page.html: .*; give --out another name"):
+def test_page_that_cannot_be_written_is_reported(run: Path) -> None:
+    with pytest.raises(TrainerError, match=r"cannot write .*/config.json/page.html: .*; choose another --out"):
         write_page([run], run / "config.json" / "page.html")
 
 
@@ -88,25 +88,25 @@ def test_package_that_is_missing_is_named(run: Path, package: str, monkeypatch: 
         write_page([run], None)
 
 
-def test_command_says_what_is_missing_and_prints_json(run: Path) -> None:
+def test_command_reports_missing_files_and_prints_json(run: Path) -> None:
     (run / "starts.jsonl").unlink()
     done = CliRunner().invoke(commands.cli, ["report", str(run), "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["file"], told["runs"][0]["best_accuracy"]) == (str(run / "report.html"), 0.9)
     assert told["missing"]["first"][0]["file"] == "starts.jsonl"
-    assert done.stderr.startswith("first: starts.jsonl: the run was begun by a version that did not keep it")
+    assert done.stderr.startswith("first: starts.jsonl: ")
 
 
 @pytest.mark.parametrize("name", ["config.json", "starts.jsonl", "metrics.jsonl", "steps.jsonl", "result.json"])
 def test_run_that_lacks_a_file_has_a_page(run: Path, name: str) -> None:
     (run / name).unlink()
     said = words(page_of(run))
-    assert ("What is missing" in said) == (name != "result.json")
+    assert ("Missing or damaged files" in said) == (name != "result.json")
     assert ("Unfinished, 4 of 4 epochs done." in said) == (name == "result.json")
 
 
-def test_run_that_has_only_begun_has_a_page(tmp_path: Path, undrawn: None) -> None:
+def test_run_without_an_epoch_has_a_page(tmp_path: Path, undrawn: None) -> None:
     begun = write_run(tmp_path / "begun", epochs=0, complete=False)
     said = words(page_of(begun))
     assert "Unfinished, 0 of 4 epochs done." in said
@@ -116,10 +116,10 @@ def test_run_that_has_only_begun_has_a_page(tmp_path: Path, undrawn: None) -> No
 def test_run_without_val_says_so(tmp_path: Path, undrawn: None) -> None:
     folder = write_run(tmp_path / "run")
     lines(folder / "metrics.jsonl", [epoch(n, val_loss=None, val_accuracy=None) for n in (1, 2)])
-    assert "Without a val split there is no accuracy." in words(page_of(folder))
+    assert "There is no val split, so there is no accuracy." in words(page_of(folder))
 
 
-def test_lost_loss_is_told_with_the_images_of_the_batch(tmp_path: Path, undrawn: None) -> None:
+def test_nonfinite_loss_is_shown_with_the_images_of_the_batch(tmp_path: Path, undrawn: None) -> None:
     folder = write_run(tmp_path / "run", epochs=1, complete=False)
     lost = {"what": "the loss is nan at step 12", "inputs": "inputs from 0 to 1"}
     (folder / "nonfinite.json").write_text(
@@ -130,12 +130,12 @@ def test_lost_loss_is_told_with_the_images_of_the_batch(tmp_path: Path, undrawn:
     assert "ant/7.jpg 12" in said
 
 
-def test_processes_of_a_run_are_listed_with_what_was_decided_otherwise(run: Path) -> None:
+def test_processes_of_a_run_are_listed_with_changed_settings(run: Path) -> None:
     first = json.loads((run / "starts.jsonl").read_text())
     again = json.loads(json.dumps(first).replace('"CPU"', '"Ascend"')) | {"step": 15}
     lines(run / "starts.jsonl", [first, again])
     assert [row[-1] for row in starts(read_run(run)).rows] == ["", "device Ascend"]
-    assert "Taken up again" in words(page_of(run))
+    assert "Resumed" in words(page_of(run))
 
 
 def test_runs_are_compared_by_results_settings_and_classes(run: Path, tmp_path: Path) -> None:
@@ -144,12 +144,12 @@ def test_runs_are_compared_by_results_settings_and_classes(run: Path, tmp_path: 
     write_evaluation(other, CLASSES, 60, split="test")
     said = words(page_of(run, other, write_run(tmp_path / "third")))
     for part in (
-        "3 runs compared",
-        "data wait limited by time test accuracy",
+        "Comparison of 3 training runs",
+        "data wait bottleneck time test accuracy",
         "1 first complete 90.00 % 3 4 0.5",
         "2 second unfinished, 2 of 4 epochs done 70.00 % 2 2 1",
         "batch size 16 64 16",
-        "Of third there is no evaluation yet",
+        "third has no evaluation yet",
     ):
         assert part in said, part
     assert re.search(r"class rows 1 first 2 second ant 10 [\d.]+ % [\d.]+ %", said)
@@ -159,11 +159,11 @@ def test_evaluation_of_other_weights_or_other_data_is_marked(tmp_path: Path, und
     folder = write_run(tmp_path / "run")
     write_evaluation(folder, CLASSES, 30, epoch=2, same_data=False)
     said = words(page_of(folder))
-    assert "It is of the weights of epoch 2; the best are now those of epoch 3." in said
-    assert "This is not the data that the run was trained on, but /data/flowers." in said
+    assert "The weights are those of epoch 2; the best are now those of epoch 3." in said
+    assert "Not evaluated on the data of the training, but on /data/flowers." in said
 
 
-def test_most_confused_pairs_come_first_and_hits_are_none(run: Path) -> None:
+def test_most_confused_pairs_come_first_without_correct_ones(run: Path) -> None:
     (found,) = read_run(run).evaluations
     found.confusion[:] = np.array([[9, 1, 0], [5, 5, 0], [0, 3, 7]])
     assert [(pair.label, pair.predicted, pair.rows, pair.share) for pair in most_confused(found)] == [
@@ -175,12 +175,13 @@ def test_most_confused_pairs_come_first_and_hits_are_none(run: Path) -> None:
 
 def test_pictures_are_left_out_where_the_page_is_full_or_they_are_gone(run: Path) -> None:
     (found,) = read_run(run).evaluations
-    assert shown(0, read_run(run), found, 1 << 20).unpictured == 0
+    assert view_evaluation(1, read_run(run), found, 1 << 20).without_picture == 0
     one = read_picture(run, "val", 0)
     assert one is not None
-    assert shown(0, read_run(run), found, 2 * len(one)).unpictured == 3
+    assert view_evaluation(1, read_run(run), found, 2 * len(one)).without_picture == 3
     (run / "eval" / "val" / "worst" / "0002.jpg").unlink()
-    assert [row.picture is None for row in shown(0, read_run(run), found, 1 << 20).worst] == [False, True] + [False] * 3
+    view = view_evaluation(1, read_run(run), found, 1 << 20)
+    assert [row.picture is None for row in view.worst] == [False, True] + [False] * 3
 
 
 def test_cells_show_what_they_are_sorted_by() -> None:
@@ -277,7 +278,7 @@ def test_worst_images_are_enlarged_one_after_the_other(single: Path, browser: Br
     browser.open(single)
     browser.find(".cards .thumb").click()
     caption = browser.find("#enlarged-caption").text
-    assert re.fullmatch(r"\w+/\d+\.jpg: \w+, taken for \w+, loss [\d.]+", caption)
+    assert re.fullmatch(r"\w+/\d+\.jpg: \w+, predicted \w+, loss [\d.]+", caption)
     browser.press("ARROW_RIGHT")
     assert browser.find("#enlarged-place").text == "2 of 5"
     assert browser.find("#enlarged-caption").text != caption
