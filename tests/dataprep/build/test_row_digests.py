@@ -201,9 +201,7 @@ def test_rows_that_are_unknown_without_digests_are_reported(copied: Path, tmp_pa
     assert "cannot tell which rows are damaged: row_digests.bin is missing" in problems[1]
     saved = salvage(copied, tmp_path / "saved")
     assert (saved.lost["train"], saved.unchecked) == (0, {"train": rows, "val": 0})
-    assert saved.unknown[0].startswith(
-        f"whether {rows} rows of damaged shards may have changed since sealing: row_digests.bin"
-    )
+    assert saved.unknown[0].startswith(f"{rows} rows of damaged shards may have changed since sealing: row_digests.bin")
     assert verify(tmp_path / "saved").problems == []
 
 

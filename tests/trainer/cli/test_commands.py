@@ -273,5 +273,6 @@ def test_path_that_is_not_there_is_wrong_usage_in_every_command(
     paths = {"SET": str(stripes), "CHECKPOINT": str(untrained)}
     done = CliRunner().invoke(commands.cli, [paths.get(each, each) for each in arguments])
     error = done.exception
-    assert getattr(error, "exit_code", None) == 2, (error, done.output)
-    assert "gone" in str(error)
+    code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", None)
+    assert code == 2, (error, done.output)
+    assert "gone" in f"{error}{done.output}"
