@@ -17,9 +17,8 @@ from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
 from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
-from tests.examples import ROOT
+from tests.dataprep.examples import IMAGES as CASES
 
-CASES = ROOT / "tests" / "cases" / "images"
 REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
 ACCEPTED = sorted(p for p in (CASES / "accepted").rglob("*") if p.is_file() and ".expected." not in p.name)
 # Off by default, so the cases that need them are refused only with them.

@@ -30,7 +30,7 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK
 from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
-from tests.dataprep.test_hostile import CASES, mutate
+from tests.dataprep.examples import MUTATIONS, mutate
 
 
 def tell(what: str, done: int, total: int) -> None:
@@ -233,7 +233,7 @@ def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
     assert paths
     for path in paths:
         original = path.read_bytes()
-        for _ in range(CASES // 40):
+        for _ in range(MUTATIONS // 40):
             path.write_bytes(mutate(original, chance))
             report(spoilt, spoilt / "page.html", lambda *_: None)
             (spoilt / "page.html").unlink(missing_ok=True)

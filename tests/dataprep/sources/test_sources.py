@@ -1,9 +1,6 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from dataprep.options import WalkOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.detect import detect_layout
 from tests.dataprep.conftest import Files, picture
+from tests.dataprep.examples import ClosedScandir
 
 PLAIN = WalkOptions()
 
@@ -277,27 +275,6 @@ def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
         "a/through a file": "dangling_link",
         "a/too long": "unreadable",
     }
-
-
-class ClosedScandir:
-    """os.scandir, for which the folders of these names end with an error after `entries` entries."""
-
-    def __init__(self, errors: dict[str, int], entries: int = 0) -> None:
-        self._errors = errors
-        self._entries = entries
-        self._scandir = os.scandir
-
-    @contextmanager
-    def __call__(self, path: bytes | str | int) -> Iterator[Iterator["os.DirEntry[bytes]"]]:
-        number = None if isinstance(path, int) else self._errors.get(os.fsdecode(path).rpartition("/")[2])
-        if number and not self._entries:
-            raise OSError(number, os.strerror(number), path)
-        with self._scandir(path) as entries:
-            yield self._until(entries, number) if number else entries
-
-    def _until(self, entries: Iterator["os.DirEntry[bytes]"], number: int) -> Iterator["os.DirEntry[bytes]"]:
-        yield from islice(entries, self._entries)
-        raise OSError(number, os.strerror(number))
 
 
 @pytest.mark.parametrize("entries", [0, 1])

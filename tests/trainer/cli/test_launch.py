@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from schemas.dataset import load_dataset
-from tests.trainer.test_process import finish, start
+from tests.trainer.processes import finish, start
 from trainer import loop
 from trainer.cli import launch
 from trainer.cli.launch import msrun_options

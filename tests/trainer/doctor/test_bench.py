@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from mindspore.dataset import vision
 
-from tests.trainer.cli.test_text import measured
 from tests.trainer.conftest import picture
+from tests.trainer.diagnosis import measured
 from trainer.cli.commands import cli
 from trainer.cli.text import bench_text
 from trainer.config import RunConfig

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.examples import ROOT
-from tests.trainer.cli.test_text import FAST, FOUND, RATES, SLOW, trial
+from tests.trainer.diagnosis import FAST, FOUND, RATES, SLOW, trial
 from trainer.cli.commands import cli
 from trainer.config import RunConfig
 from trainer.device.context import InEffect, Machine
