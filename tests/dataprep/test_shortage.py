@@ -283,8 +283,8 @@ def test_the_scan_waits_for_a_file_no_longer_than_its_deadline(tmp_path: Path, m
             os.read(asleep, 1)
         return original(path)
 
-    original = peek._head
-    monkeypatch.setattr(peek, "_head", head)
+    original = peek.read_head
+    monkeypatch.setattr(peek, "read_head", head)
     assert peek.opens_as_image(b"stalled", 0.05)
     assert not peek.opens_as_image(os.fsencode(tmp_path / "text"))
     os.close(wake)
@@ -299,7 +299,7 @@ def test_a_shortage_in_the_scan_is_no_property_of_the_file(monkeypatch: pytest.M
     def fail(path: str) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(peek, "_head", fail)
+    monkeypatch.setattr(peek, "read_head", fail)
     with pytest.raises(OSError, match="Cannot allocate"):
         peek.opens_as_image(b"any")
 

@@ -66,17 +66,18 @@ def look_at_convolutions(kernels: Kernels) -> Convolutions | None:
 
     None when a child does not come to its end.
     """
-    now = _in_child(kernels.level, {})
+    now = measure_in_child(kernels.level, {})
     if now is None:
         return None
     if now.is_reference and kernels.level == AVX512:
-        return Convolutions(now, _in_child(AVX2, dict.fromkeys((ONEDNN, DNNL), AVX2)))
+        return Convolutions(now, measure_in_child(AVX2, dict.fromkeys((ONEDNN, DNNL), AVX2)))
     if kernels.cap is not None:
-        return Convolutions(now, _in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), EVERYTHING)))
+        return Convolutions(now, measure_in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), EVERYTHING)))
     return Convolutions(now)
 
 
-def _in_child(level: str, variables: dict[str, str]) -> Convolution | None:
+def measure_in_child(level: str, variables: dict[str, str]) -> Convolution | None:
+    """Measure the convolution in a child process with these environment variables; None if the child fails."""
     home = str(Path(__file__).resolve().parents[1])
     verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # the second for oneDNN 2
     command = [sys.executable, "-c", CHILD.format(home=home)]

@@ -176,14 +176,14 @@ def test_threads_take_turns_and_give_the_same_answers() -> None:
 
 def test_without_libtiffs_warnings_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a build of Pillow that hides its libtiff: Pillow leaves the printing of errors on."""
-    monkeypatch.setattr(listener, "_libtiff", lambda: None)
+    monkeypatch.setattr(listener, "loaded_libtiff", lambda: None)
     with pytest.raises(Refusal, match="Fax4Decode: Bad code word"):
         normalise((CASES / "rejected" / "corrupt" / "fax_bad_code.tif").read_bytes(), Policy())
     assert normalise(FILES["TIFF JPEG"], Policy()).width == SIDE
 
 
 def test_the_libtiff_of_pillow_is_found() -> None:
-    assert listener._libtiff() is not None
+    assert listener.loaded_libtiff() is not None
 
 
 def test_camera_raw_is_known_wherever_the_sensor_is() -> None:

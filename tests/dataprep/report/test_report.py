@@ -56,20 +56,20 @@ class InProcess(Thumbnailer):
         yield from ((tag, thumbnail(picture, sheet)) for tag, picture in wanted)
 
 
-DRAWING = figures._svg
+FIGURES = ("short_sides", "aspects", "image_bytes", "class_sizes")
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thumbnails are made here, and figures are not drawn."""
     monkeypatch.setattr("dataprep.report.pictures.Thumbnailer", InProcess)
-    monkeypatch.setattr(figures, "_svg", lambda _: "<svg></svg>")
+    for name in () if "drawn" in request.fixturenames else FIGURES:
+        monkeypatch.setattr(figures, name, lambda _: "<svg></svg>")
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn() -> None:
     """Figures are drawn after all."""
-    monkeypatch.setattr(figures, "_svg", DRAWING)
 
 
 ALL = Budget(1.0, True)
@@ -226,7 +226,6 @@ def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
 def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
     spoilt: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
-    monkeypatch.setattr("dataprep.report.contents._figures", lambda *_: {})
     monkeypatch.setattr("dataprep.report.contents.render", lambda *_, **values: str(values))
     chance = random.Random(pattern)
     paths = [path for path in sorted(spoilt.glob(pattern)) if path.is_file()]

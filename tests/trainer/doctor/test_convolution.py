@@ -49,7 +49,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         name = REFERENCE if level == "AVX512_CORE" else "x64:gemm:jit"
         return Convolution(level, (name,), 1.0)
 
-    monkeypatch.setattr(convolution, "_in_child", in_child)
+    monkeypatch.setattr(convolution, "measure_in_child", in_child)
     return started
 
 

@@ -40,7 +40,7 @@ def strip_complaints(data: bytes) -> list[tuple[int, str]]:
     """(number of the strip or tile, "module: text") for what libtiff says of the first picture, errors and warnings, up
     to about a hundred. Empty where the codecs of Pillow were built in a way that hides libtiff or it is older than 4.5.
     """
-    library = _libtiff()
+    library = loaded_libtiff()
     if library is None:
         return []
     file = os.memfd_create("picture", os.MFD_CLOEXEC)
@@ -92,7 +92,7 @@ def _formatted(text: bytes, values: int) -> str:
 
 
 @functools.cache
-def _libtiff() -> ctypes.CDLL | None:
+def loaded_libtiff() -> ctypes.CDLL | None:
     """The libtiff of this process, which Pillow's module of codecs was linked to."""
     from PIL import _imaging  # noqa: F401  so that it is loaded
 

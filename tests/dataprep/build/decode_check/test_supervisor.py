@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import selectors
 import signal
 import sys
 from collections.abc import Callable
@@ -135,12 +136,16 @@ def test_a_failure_that_comes_again_and_that_no_image_explains_is_said(prove: Pr
         prove("failed@an odd page")
 
 
-def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) -> None:
+def test_time_in_which_the_job_itself_was_stopped_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A selector that finds nothing in many slices, as after SIGCONT, is asked again before the child is given up."""
-    child = DecoderChild(tmp_path, (sys.executable, "-c", "print('{}'); input()"))
     slices: list[float] = []
 
     class Selector:
+        def register(self, *_: Any) -> None:
+            pass
+
         def select(self, seconds: float) -> list[int]:
             slices.append(seconds)
             return [1] if len(slices) > 60 else []
@@ -148,11 +153,13 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) 
         def close(self) -> None:
             pass
 
-    child._selector.close()
-    child._selector = Selector()  # type: ignore[assignment]
-    assert child._silence(60.0) == 0
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(child_process, "START_S", 60.0)
+    answers = "print('{}', flush=True); input(); print('{\"done\": true}')"
+    child = DecoderChild(tmp_path, (sys.executable, "-c", answers))
+    assert list(child.ask({}, 60.0)) == []
     child.end()
-    assert slices == [1.0] * 60 + [0]
+    assert slices == [1.0] * 60 + [0, 1.0]
 
 
 def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
