@@ -16,6 +16,8 @@ from schemas.process.host import instruction_set
 from tests.trainer.conftest import RUN_FILES
 from tests.trainer.processes import QUICK, finish, start
 
+pytestmark = pytest.mark.slow
+
 
 def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path, tmp_path: Path) -> None:
     # O1 is the level at which MindSpore leaves the most: rewritten_network/ and rank_0/.
@@ -104,7 +106,6 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differs(
     stripes: Path, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from schemas.process import temporary_folder
 from schemas.process.temporary_folder import temporary_folder_problem
 
 
@@ -43,8 +42,14 @@ def test_each_folder_that_was_tried_is_named_with_its_fault(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_full_disks_may_have_room_later(tmp_path: Path, refuse: pytest.MonkeyPatch, number: int) -> None:
-    error = OSError(number, os.strerror(number))
-    refuse.setattr(temporary_folder, "_trial", lambda folder: error if folder == str(tmp_path) else None)
+    original = tempfile.mkstemp
+
+    def mkstemp(dir: str) -> tuple[int, str]:
+        if dir == str(tmp_path):
+            raise OSError(number, os.strerror(number))
+        return original(dir=dir)
+
+    refuse.setattr(tempfile, "mkstemp", mkstemp)
     refuse.setenv("TMPDIR", str(tmp_path))
     found = temporary_folder_problem()
     assert found is not None

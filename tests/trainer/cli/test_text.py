@@ -19,6 +19,8 @@ from trainer.doctor.remedies import Tried
 from trainer.doctor.verdict import Rates
 from trainer.training.meter import BALANCED, COMPUTE
 
+pytestmark = pytest.mark.slow
+
 
 def test_convolution_is_told_with_what_plain_mindspore_would_make_of_it() -> None:
     section = doctor_text(replace(FOUND, convolutions=Convolutions(FAST, SLOW))).split("\n\n")[2]

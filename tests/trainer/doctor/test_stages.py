@@ -14,6 +14,8 @@ from trainer.doctor.stages import (
     wait_for_rest,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Clock:
     """A clock that goes on when it is told to."""

@@ -18,6 +18,8 @@ from trainer.errors import TrainerError
 from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
 
+pytestmark = pytest.mark.slow
+
 MORE = Remedy("--prefetch 16", {"prefetch": 16}, price="more memory")
 HALF = Remedy("--amp-level O2", {"amp_level": "O2"})
 

@@ -13,6 +13,8 @@ from trainer.device.context import InEffect
 from trainer.nn.step import StepOptions, TrainStep
 from trainer.nn.tasks.classification import SmoothedCrossEntropy
 
+pytestmark = pytest.mark.slow
+
 STEPS = 3
 
 

@@ -11,6 +11,8 @@ from trainer.errors import TrainerError
 from trainer.nn.models import MODELS, check_model_name, find_factory
 from trainer.nn.network import build_network
 
+pytestmark = pytest.mark.slow
+
 OWN = """
 from mindspore import nn
 
@@ -85,7 +87,7 @@ def test_models_have_the_published_number_of_parameters(
         ("resnet18", 64),
         ("resnet34", 32),
         ("resnet50", 32),
-        pytest.param("resnet101", 32, marks=pytest.mark.slow),
+        ("resnet101", 32),
         ("mobilenet_v3", 32),
         ("convnext_tiny", 36),
         ("vit_small", 32),
