@@ -32,6 +32,7 @@ def on_a_terminal(name: str, *arguments: str, **environment: str) -> str:
     return os.read(ours, 1 << 16).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -65,6 +66,7 @@ def test_the_word_error_is_red_on_a_terminal_unless_no_color_is_set(name: str) -
     assert on_a_terminal(name, "nothing", NO_COLOR="1").startswith("Error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "offered"),
     [

@@ -32,6 +32,7 @@ def put(folder: Path, name: str, text: str = "") -> Path:
     return path if "." in name else path.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["dataprep", "trainer"])
 @pytest.mark.parametrize("way", ["PYTHONPATH", "-m"])
 @pytest.mark.parametrize(

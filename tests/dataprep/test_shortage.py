@@ -63,6 +63,7 @@ for room in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_sound_image_is_never_rejected_for_want_of_memory(name: str, tmp_path: Path) -> None:
     options: dict[str, Any] = dict(FORMATS[name])
@@ -189,6 +190,7 @@ def test_a_shortage_that_stays_ends_the_job_and_seals_nothing(
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "process"])
 @pytest.mark.parametrize("mebibytes", [60, 200, 400, 700])
 def test_under_a_limit_a_job_ends_with_the_same_set_or_one_sentence(
@@ -233,6 +235,7 @@ def rejected(out: Path) -> dict[str, str]:
     return {line["key"]: line["reason"] for line in lines}
 
 
+@pytest.mark.slow
 def test_an_image_on_which_two_workers_have_spent_the_deadline_is_rejected(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

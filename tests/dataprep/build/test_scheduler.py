@@ -96,6 +96,7 @@ def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor.Prover, "__init__", start)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fake_decoder")
 def test_every_image_at_fault_is_found_and_the_rest_is_kept(files: Files, tmp_path: Path) -> None:
     names = [f"a/{number}{'crash' * (number in (3, 4))}{'hang' * (number == 9)}.jpg" for number in range(12)]
@@ -132,6 +133,7 @@ def die_once(task: Any) -> Any:
     return worker.build_shard(task)
 
 
+@pytest.mark.slow
 def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(DEADLY)
     monkeypatch.setattr(scheduler, "build_shard", die_over_an_image)
@@ -139,6 +141,7 @@ def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkey
         shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
 
 
+@pytest.mark.slow
 def test_a_shard_whose_worker_died_once_is_built_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

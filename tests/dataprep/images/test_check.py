@@ -78,6 +78,7 @@ def test_what_comes_out_is_eight_bit_rgb_or_grey_and_passes_next_time(path: Path
     assert normalise(picture.data, Policy()).changed == ()
 
 
+@pytest.mark.slow
 def test_the_trainers_decoder_sees_the_same_pixels() -> None:
     from mindspore.dataset import vision
 

@@ -92,6 +92,7 @@ def test_files_without_bytes_are_planned_too() -> None:
     assert [len(rows) for rows in contents(plan(found)).values()] == [1]
 
 
+@pytest.mark.slow
 def test_classes_sort_as_ImageFolderDataset_sorts_them(files: Files) -> None:
     import mindspore.dataset as ds
 

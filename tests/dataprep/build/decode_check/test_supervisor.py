@@ -76,6 +76,7 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
     return [tuple(json.loads(line)) for line in (tmp_path / "requests").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act",
     ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
@@ -84,6 +85,7 @@ def test_a_loss_that_does_not_come_again_is_no_image_s_fault(prove: Prove, act: 
     assert prove(act, "fine") == Verdict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "reason"), [("crash@3", "decoder_crash"), ("silent@3", "decoder_hang")], ids=["crash", "silent"]
 )
@@ -96,6 +98,7 @@ def test_an_image_that_ends_or_silences_two_fresh_children_alone_is_at_fault(
     assert alone == [2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
@@ -162,6 +165,7 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(
     assert slices == [1.0] * 60 + [0, 1.0]
 
 
+@pytest.mark.slow
 def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
     prove: Prove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
