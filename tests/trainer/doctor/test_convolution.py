@@ -91,6 +91,8 @@ def test_child_that_cannot_be_had_is_no_failure_of_the_doctor(
 def test_convolution_of_this_machine_is_measured_and_not_on_the_reference_path(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     processor = this_processor({})
+    if processor.best is None:
+        pytest.skip("oneDNN names these kernels on x86 only")
     kernels = decide_kernels(processor)
     use_kernels(kernels)
     found = look_at_convolutions(kernels)
