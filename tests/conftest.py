@@ -29,6 +29,13 @@ PHONE = 360
 DESK = 1280
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, do not import a file that has no others: it would load MindSpore."""
+    if config.option.markexpr == "not slow" and collection_path.match("test_*.py"):
+        return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
+    return None
+
+
 class Browser:
     """Opens pages from files. `driver` is selenium's; what is asked of it concerns the page opened last."""
 
