@@ -9,6 +9,10 @@ if [ "${1:-}" = --fast ]; then
     tests=(-m "not slow")
 fi
 .venv/bin/ruff check --quiet --config scripts/ruff.toml mindspore_dataprep.py dataprep trainer schemas tests benchmarks
-.venv/bin/mypy --no-error-summary
+.venv/bin/mypy --no-error-summary &
+types=$!
 # Most tests wait for one process or another. A file stays whole: its tests may share what they have made.
-.venv/bin/python -m pytest -q -n 2 --dist loadfile "${tests[@]}" "$@"
+code=0
+.venv/bin/python -m pytest -q -n 2 --dist loadfile "${tests[@]}" "$@" || code=$?
+wait "$types" || code=$?
+exit "$code"

@@ -29,6 +29,17 @@ PHONE = 360
 DESK = 1280
 
 
+# Fixtures that start MindSpore or a browser: a test that asks for one of them is slow.
+SLOW_FIXTURES = {"stripes", "make_set", "cpu", "untrained", "browser"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without slow tests, do not import a file that has no others: it would load MindSpore."""
     if config.option.markexpr == "not slow" and collection_path.match("test_*.py"):

@@ -62,6 +62,7 @@ def test_the_program_goes_on_with_a_job_of_another_locale(source: Path, tmp_path
     assert here.digest in done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataprep", "trainer"])
 def test_an_argument_that_is_no_text_is_shown_and_not_a_crash(name: str) -> None:
     command = ["inspect"] if name == "dataprep" else ["run"]

@@ -27,17 +27,6 @@ Rows = list[tuple[bytes, int, str]]
 Splits = dict[str, int | list[int]]  # how many rows, or the label of each
 
 
-# Fixtures that start MindSpore: whoever asks for one of them is slow.
-STARTS_MINDSPORE = {"stripes", "make_set", "cpu", "untrained"}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if STARTS_MINDSPORE & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.slow)
-
-
 def picture(label: int, number: int, image_format: str = "JPEG") -> bytes:
     """Stripes across, stripes down, or none, with a little noise of its own."""
     noise = np.random.default_rng([label + 9, number]).normal(0, 8, (SIDE, SIDE, 3))
