@@ -13,6 +13,6 @@ fi
 types=$!
 # Most tests wait for one process or another. A file stays whole: its tests may share what they have made.
 code=0
-.venv/bin/python -m pytest -q -n 2 --dist loadfile "${tests[@]}" "$@" || code=$?
+.venv/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder "${tests[@]}" "$@" || code=$?
 wait "$types" || code=$?
 exit "$code"
