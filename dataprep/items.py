@@ -81,7 +81,7 @@ class Folder:
     split: str | None
 
 
-Found = Item | Reject | Ignored | Folder | ClosedFolder | Notice
+ScanEntry = Item | Reject | Ignored | Folder | ClosedFolder | Notice
 
 
 def decode_name(name: bytes) -> str:

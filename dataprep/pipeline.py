@@ -17,7 +17,7 @@ from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
 from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
 from dataprep.errors import SourceEmpty, TryLater
-from dataprep.items import Found, portable_path
+from dataprep.items import ScanEntry, portable_path
 from dataprep.job import duplicates
 from dataprep.job.duplicates import Duplicate
 from dataprep.job.existing_set import (
@@ -216,7 +216,7 @@ def check_source(source: Path, out: Path, options: ShardOptions) -> None:
 def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Plan:
     """Return the saved plan of an earlier run with the same options and files, or a new plan."""
 
-    def entries(layout: str) -> Iterator[Found]:
+    def entries(layout: str) -> Iterator[ScanEntry]:
         return scan(job.source, layout, job.options, job.progress, presence)
 
     def write(path: Path) -> None:

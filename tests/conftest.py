@@ -29,6 +29,27 @@ PHONE = 360
 DESK = 1280
 
 
+# Fixtures that start MindSpore or a browser: a test that asks for one of them is slow.
+SLOW_FIXTURES = {"stripes", "make_set", "cpu", "untrained", "browser"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what these fixtures make slow. Files with slow tests come first: none is left to one worker at the end."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, do not import a file that has no others: it would load MindSpore."""
+    if config.option.markexpr == "not slow" and collection_path.match("test_*.py"):
+        return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
+    return None
+
+
 class Browser:
     """Opens pages from files. `driver` is selenium's; what is asked of it concerns the page opened last."""
 

@@ -1,6 +1,7 @@
 """The architecture, held by tests: which package may import which, and what a file may do."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,7 +196,43 @@ def test_what_differs_by_device_sits_in_one_package() -> None:
     assert users <= {"trainer/device/context.py"}
 
 
-def test_no_test_file_imports_another() -> None:
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        others = [i for i in imports(path) if i.startswith("tests.") and i.rsplit(".", 1)[-1].startswith("test_")]
-        assert not others, f"{name(path)} imports {others}"
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name)
+def test_no_test_file_imports_another(path: Path) -> None:
+    others = [i for i in imports(path) if i.startswith("tests.") and i.rsplit(".", 1)[-1].startswith("test_")]
+    assert not others
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name)
+def test_no_test_replaces_a_private_name(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            targets = [arg.value for arg in node.args[:2] if isinstance(arg, ast.Constant)]
+            names = [str(target).rsplit(".", 1)[-1] for target in targets]
+            assert not [n for n in names if n.startswith("_") and not n.startswith("__")], f"line {node.lineno}"
+
+
+def top_imports(path: Path) -> Iterator[str]:
+    """The modules that importing this file imports."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+@functools.cache
+def loads_mindspore(path: Path) -> bool:
+    for imported in top_imports(path):
+        file = ROOT / Path(*imported.split(".")).with_suffix(".py")
+        if imported.split(".")[0] == "mindspore" or (file.is_file() and loads_mindspore(file)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("path", [p for p in TESTS if p.name.startswith("test_")], ids=name)
+def test_a_test_file_that_loads_mindspore_is_slow(path: Path) -> None:
+    if loads_mindspore(path):
+        assert "\npytestmark = pytest.mark.slow\n" in path.read_text()

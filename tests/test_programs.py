@@ -32,6 +32,7 @@ def on_a_terminal(name: str, *arguments: str, **environment: str) -> str:
     return os.read(ours, 1 << 16).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -59,12 +60,14 @@ def test_every_error_is_one_line_of_one_shape(name: str, arguments: list[str], s
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataprep", "trainer"])
 def test_the_word_error_is_red_on_a_terminal_unless_no_color_is_set(name: str) -> None:
     assert on_a_terminal(name, "nothing").startswith("\x1b[31mError: \x1b[0m")
     assert on_a_terminal(name, "nothing", NO_COLOR="1").startswith("Error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "offered"),
     [

@@ -41,12 +41,14 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_readmes_commands_run_one_after_the_other(folder: Path) -> None:
     assert len(PROGRAMS) >= 8
     for line in PROGRAMS:
         assert run(shlex.split(line), folder) or "--out" in line, line
 
 
+@pytest.mark.slow
 def test_the_readmes_program_reads_every_row(folder: Path) -> None:
     (program,) = blocks("python")
     said = run([sys.executable, "-c", program], folder)
@@ -55,12 +57,14 @@ def test_the_readmes_program_reads_every_row(folder: Path) -> None:
     assert said == f"{rows[1]} rows\n"
 
 
+@pytest.mark.slow
 def test_the_tutorials_pipeline_gives_a_batch(folder: Path) -> None:
     (program,) = blocks("python", (ROOT / "docs" / "tutorial.md").read_text())
     said = run([sys.executable, "-c", program.replace("set/train", "dataset/train")], folder)
     assert said == "(32, 3, 224, 224) int32\n"
 
 
+@pytest.mark.slow
 def test_the_demo_ends_above_95_percent(tmp_path: Path) -> None:
     assert "bash scripts/demo.sh" in COMMANDS
     said = run(["bash", str(ROOT / "scripts" / "demo.sh"), str(tmp_path / "demo")], tmp_path)

@@ -32,6 +32,7 @@ def put(folder: Path, name: str, text: str = "") -> Path:
     return path if "." in name else path.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["dataprep", "trainer"])
 @pytest.mark.parametrize("way", ["PYTHONPATH", "-m"])
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path, program: str, way: st
     assert said.endswith("PYTHONPATH\n" if shadows else "from another folder\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["dataprep", "trainer"])
 @pytest.mark.parametrize("kind", ["", ".py"])
 def test_a_package_called_like_the_program_is_noticed_by_the_console_script(
@@ -57,6 +59,7 @@ def test_a_package_called_like_the_program_is_noticed_by_the_console_script(
     assert said.startswith(f"Error: {path} is in the way: Python loads it as '{program}'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "name"), [("dataprep", "trainer"), ("trainer", "dataprep"), ("dataprep", "test")])
 def test_what_a_program_does_not_need_may_be_there(tmp_path: Path, program: str, name: str) -> None:
     put(tmp_path, name)

@@ -9,7 +9,7 @@ from dataprep.build.read_ahead import Wanted, read_ahead
 from dataprep.build.workdir import Workdir
 from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
-from dataprep.items import Found, Reject, decode_name, encode_name, key_to_path, portable_path, source_path
+from dataprep.items import Reject, ScanEntry, decode_name, encode_name, key_to_path, portable_path, source_path
 from dataprep.plan.store import Plan, PlannedShard
 from schemas.images.policy import Refusal
 
@@ -78,7 +78,7 @@ def _identity(folder: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def watch(entries: Iterable[Found], source: Path, presence: Presence) -> Iterator[Found]:
+def watch(entries: Iterable[ScanEntry], source: Path, presence: Presence) -> Iterator[ScanEntry]:
     """Yield the entries of a scan of `source`; raise TryLater if SOURCE was unavailable meanwhile.
 
     A file that is missing in the plan stays missing, so files that could not be read are checked again at the end.

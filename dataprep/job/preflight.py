@@ -12,7 +12,7 @@ from dataprep.build.absence import Presence
 from dataprep.build.records import find_record_kind
 from dataprep.build.workdir import OURS
 from dataprep.errors import DataprepError, TryLater, WrongUsage
-from dataprep.items import Found, Item, decode_name, encode_name, portable_path
+from dataprep.items import Item, ScanEntry, decode_name, encode_name, portable_path
 from dataprep.job.swap import NEXT
 from dataprep.options import ShardOptions
 from dataprep.plan.sizes import fingerprint, fingerprint_part, rank
@@ -71,7 +71,7 @@ def is_planned_path(plan: Plan, source: str) -> bool:
 
 
 def check_inputs(
-    plan: Plan, source: str, fixed: dict[str, Any], rescan: Callable[[], Iterator[Found]], out: Path,
+    plan: Plan, source: str, fixed: dict[str, Any], rescan: Callable[[], Iterator[ScanEntry]], out: Path,
     presence: Presence,
 ) -> None:  # fmt: skip
     """Raise DataprepError for the first file that differs from the plan; TryLater if `source` is absent.
@@ -99,7 +99,7 @@ def check_inputs(
         )
 
 
-def _items(entries: Iterator[Found]) -> Iterator[Item]:
+def _items(entries: Iterator[ScanEntry]) -> Iterator[Item]:
     return (entry for entry in entries if isinstance(entry, Item))
 
 

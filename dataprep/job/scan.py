@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dataprep.build.absence import Presence, watch
 from dataprep.build.progress import Progress
-from dataprep.items import ClosedFolder, Found
+from dataprep.items import ClosedFolder, ScanEntry
 from dataprep.options import ShardOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.closed import check_temporary, reject_closed
@@ -14,7 +14,7 @@ from dataprep.sources.detect import detect_layout
 
 def scan(
     source: Path, layout: str, options: ShardOptions, progress: Progress, presence: Presence | None = None
-) -> Iterator[Found]:
+) -> Iterator[ScanEntry]:
     """Yield everything below `source`, with calls to `progress`.
 
     Raises DataRejected at the end if folders could not be listed; TryLater at once for temporary errors, and if SOURCE

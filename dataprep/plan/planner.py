@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from dataprep.errors import DataprepError, DataRejected
-from dataprep.items import Folder, Found, Ignored, Item, Notice, Reject, encode_name, key_to_path
+from dataprep.items import Folder, Ignored, Item, Notice, Reject, ScanEntry, encode_name, key_to_path
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
 from schemas.counting import many
@@ -39,7 +39,7 @@ ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
 
-def make_plan(path: Path, entries: Iterable[Found], source: str, layout: str, options: ShardOptions) -> None:
+def make_plan(path: Path, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions) -> None:
     """Write the plan of the `entries` of a scan to an SQLite file at `path`; raise DataprepError if none is possible.
 
     `source` is the absolute path of SOURCE from portable_path. It is saved to detect a rerun with another SOURCE.
@@ -51,7 +51,7 @@ def make_plan(path: Path, entries: Iterable[Found], source: str, layout: str, op
 
 
 def fill_plan(
-    db: sqlite3.Connection, entries: Iterable[Found], source: str, layout: str, options: ShardOptions
+    db: sqlite3.Connection, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions
 ) -> None:
     """Write the plan to an open, empty database; a dry run uses `sqlite3.connect("")`."""
     db.execute("PRAGMA journal_mode = OFF")
@@ -104,12 +104,12 @@ class _ScanTables:
         self.classes: dict[str, int] = {}  # number of a class in the table `found`
         self.fingerprint = 0
 
-    def add(self, entries: Iterable[Found]) -> None:
+    def add(self, entries: Iterable[ScanEntry]) -> None:
         items = self._items(entries)
         while batch := list(islice(items, 5000)):
             self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?)", batch)
 
-    def _items(self, entries: Iterable[Found]) -> Iterator[tuple[object, ...]]:
+    def _items(self, entries: Iterable[ScanEntry]) -> Iterator[tuple[object, ...]]:
         for entry in entries:
             if isinstance(entry, Item):
                 key, name, split, size, mtime_ns = entry

@@ -1,13 +1,13 @@
-"""Layouts of raw images on disk: one file per layout, with scan(root, options) -> Iterator[Found]."""
+"""Layouts of raw images on disk: one file per layout, with scan(root, options) -> Iterator[ScanEntry]."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dataprep.items import Found
+from dataprep.items import ScanEntry
 from dataprep.options import WalkOptions
 from dataprep.sources import class_folders, split_folders
 
-SOURCES: dict[str, Callable[[Path, WalkOptions], Iterator[Found]]] = {
+SOURCES: dict[str, Callable[[Path, WalkOptions], Iterator[ScanEntry]]] = {
     "classes": class_folders.scan,
     "splits": split_folders.scan,
 }

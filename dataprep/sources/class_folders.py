@@ -3,21 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.items import ClosedFolder, Folder, Found, Ignored, Notice
+from dataprep.items import ClosedFolder, Folder, Ignored, Notice, ScanEntry
 from dataprep.options import WalkOptions
 from dataprep.sources.walk import LINK, Tree, ancestors, has_image_name, walk
 from schemas.counting import many
 from schemas.names import path_to_key
 
 
-def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
+def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
     """Yield every file below `root`, with its class."""
     tree = Tree(root, options)
     yield from scan_below(tree, "", None)
     yield from tree.notices()
 
 
-def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[Found]:
+def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[ScanEntry]:
     """Yield every file below SOURCE/path, whose folders are the classes of `split`."""
     outside = []
     for entry in tree.sorted_entries(path):

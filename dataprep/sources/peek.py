@@ -60,12 +60,13 @@ _reader = _Reader()
 def _serve(requests: "queue.SimpleQueue[bytes | None]", answers: "queue.SimpleQueue[bool | Exception]") -> None:
     while path := requests.get():
         try:
-            answers.put(looks_like_image(_head(path)))
+            answers.put(looks_like_image(read_head(path)))
         except Exception as error:
             answers.put(error)
 
 
-def _head(path: bytes) -> bytes:
+def read_head(path: bytes) -> bytes:
+    """Return the first bytes of a file, opened without blocking; raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 32)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dataprep.errors import DataprepError
-from dataprep.items import ClosedFolder, Found, Ignored, Notice
+from dataprep.items import ClosedFolder, Ignored, Notice, ScanEntry
 from dataprep.options import WalkOptions
 from dataprep.sources.class_folders import scan_below
 from dataprep.sources.walk import Tree
@@ -60,7 +60,7 @@ def likely_split_names(names: Iterable[str]) -> dict[str, str]:
     return splits if "train" in splits.values() and len(set(splits.values())) > 1 else {}
 
 
-def scan(root: Path, options: WalkOptions) -> Iterator[Found]:
+def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
     """Yield every file below `root`, with split and class. Raises DataprepError for two folders of one split."""
     tree = Tree(root, options)
     top = tree.sorted_entries("")

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.disk import OWN_ERRORS
-from dataprep.items import ClosedFolder, Found, Ignored, Item, Notice, Reject, decode_name, encode_name, size_and_time
+from dataprep.items import (
+    ClosedFolder,
+    Ignored,
+    Item,
+    Notice,
+    Reject,
+    ScanEntry,
+    decode_name,
+    encode_name,
+    size_and_time,
+)
 from dataprep.options import WalkOptions
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
@@ -109,7 +119,7 @@ def closed(folder: str, error: OSError) -> ClosedFolder:
     return ClosedFolder(path_to_key(folder), error.errno or 0, error.strerror or str(error))
 
 
-def walk(tree: Tree, path: str, class_name: str, split: str | None, above: frozenset[Identity]) -> Iterator[Found]:
+def walk(tree: Tree, path: str, class_name: str, split: str | None, above: frozenset[Identity]) -> Iterator[ScanEntry]:
     """Yield every entry below SOURCE/path: a regular file of the class, a reject or an ignored name.
 
     FIFOs, sockets and devices are rejected by type, without opening them. Links to files are followed; links to folders

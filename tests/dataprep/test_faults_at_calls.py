@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dataprep import disk, pipeline
+from dataprep import disk
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import ClosedFolder
@@ -175,6 +175,6 @@ def test_a_receipt_that_is_gone_before_the_seal_is_said(
         (tmp_path / "out" / ".work" / "receipts" / "val.mindrecord0.json").unlink()
         return []
 
-    monkeypatch.setattr(pipeline, "_find_duplicates", remove)
+    monkeypatch.setattr("dataprep.job.duplicates.find_duplicates", remove)
     with pytest.raises(DataprepError, match=r"the files of val\.mindrecord0 or its receipt in .* are missing"):
         shard(raw, tmp_path / "out", num_shards=2)

@@ -3,7 +3,6 @@
 Fixed seed and a few hundred cases here; `DATAPREP_FUZZ=20000 pytest tests/dataprep/test_hostile.py` looks longer.
 """
 
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -17,30 +16,8 @@ from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.dataprep.cli.test_commands import run
 from tests.dataprep.conftest import shard
-
-CASES = int(os.environ.get("DATAPREP_FUZZ", "400"))
-
-
-def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Flip, cut, repeat, insert or blank a part of the bytes, more often near the start, where headers are."""
-    mutated = bytearray(data)
-    for _ in range(rng.randint(1, 3)):
-        at = int(len(mutated) * rng.random() ** rng.choice((1, 4)))
-        size = rng.choice((1, 1, 2, 8, 64))
-        kind = rng.randrange(5)
-        if kind == 0:
-            mutated[at : at + size] = rng.randbytes(size)
-        elif kind == 1:
-            del mutated[at:]
-        elif kind == 2:
-            mutated[at:at] = mutated[at : at + size]
-        elif kind == 3:
-            mutated[at : at + size] = rng.choice((b"\0", b"\xff")) * size
-        else:
-            del mutated[at : at + size]
-    return bytes(mutated)
+from tests.dataprep.examples import MUTATIONS, mutate, run
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +46,7 @@ def test_a_mutated_file_is_found_in_words(sound: Path, tmp_path: Path, name: str
     out = tmp_path / "out"
     shutil.copytree(sound, out)
     original = (out / name).read_bytes()
-    for _ in range(CASES):
+    for _ in range(MUTATIONS):
         mutated = mutate(original, rng)
         if mutated == original:
             continue
@@ -92,7 +69,7 @@ def test_the_reader_of_a_mutated_shard_reads_or_refuses(sound: Path, tmp_path: P
         lambda: read_all(out, "train.mindrecord0"),
         lambda: inspect(out / "train.mindrecord0"),
     ]
-    for number in range(CASES):
+    for number in range(MUTATIONS):
         (out / name).write_bytes(mutate(original, rng))
         for look in looks:
             try:
@@ -108,7 +85,7 @@ def test_a_mutated_manifest_is_refused_or_the_same(sound: Path, tmp_path: Path) 
     rng = random.Random("manifest")
     original = (sound / "dataset.json").read_bytes()
     expected = load_dataset(sound)
-    for _ in range(CASES):
+    for _ in range(MUTATIONS):
         (tmp_path / "dataset.json").write_bytes(mutate(original, rng))
         try:
             loaded = load_dataset(tmp_path)

@@ -42,6 +42,7 @@ def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, env={**os.environ, **OTHER}, capture_output=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_library_makes_the_same_set_in_another_locale(source: Path, tmp_path: Path) -> None:
     here = shard(source, tmp_path / "here", max_rejects=Budget(1.0, True))
     done = python("-c", LIBRARY, str(source), str(tmp_path / "there"), str(tmp_path / "quarantine"))
@@ -50,6 +51,7 @@ def test_the_library_makes_the_same_set_in_another_locale(source: Path, tmp_path
     assert os.path.exists(os.fsencode(tmp_path / "quarantine" / "not_an_image" / "猫") + b"/\xff.jpg")
 
 
+@pytest.mark.slow
 def test_the_program_goes_on_with_a_job_of_another_locale(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "数据"
     here = shard(source, out, max_rejects=Budget(1.0, True), ignore=("犬",))
@@ -60,6 +62,7 @@ def test_the_program_goes_on_with_a_job_of_another_locale(source: Path, tmp_path
     assert here.digest in done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataprep", "trainer"])
 def test_an_argument_that_is_no_text_is_shown_and_not_a_crash(name: str) -> None:
     command = ["inspect"] if name == "dataprep" else ["run"]

@@ -54,6 +54,7 @@ def test_rows_hold_the_files_bytes_label_and_key(raw: Path, tmp_path: Path) -> N
         assert row["label"] == ["cat", "dog"].index(row["key"].split("/")[0])
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_engine_or_workers(raw: Path, tmp_path: Path) -> None:
     shard(raw, tmp_path / "a", num_shards=3)
     shard(raw, tmp_path / "b", num_shards=3, engine="process", workers=2)
@@ -350,6 +351,7 @@ def command(raw: Path, out: Path, *options: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards_before_kill", [1, 5])
 def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
     raw: Path, tmp_path: Path, shards_before_kill: int
@@ -369,6 +371,7 @@ def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
     assert not (out / ".work" / "attempts").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
     [

@@ -66,6 +66,7 @@ for room in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_sound_image_is_never_rejected_for_want_of_memory(name: str, tmp_path: Path) -> None:
     options: dict[str, Any] = dict(FORMATS[name])
@@ -192,6 +193,7 @@ def test_a_shortage_that_stays_ends_the_job_and_seals_nothing(
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["serial", "process"])
 @pytest.mark.parametrize("mebibytes", [60, 200, 400, 700])
 def test_under_a_limit_a_job_ends_with_the_same_set_or_one_sentence(
@@ -203,6 +205,7 @@ def test_under_a_limit_a_job_ends_with_the_same_set_or_one_sentence(
     done = subprocess.run(
         [*command, "--engine", engine, "--workers", "2", "--num-shards", "3"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits),
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},  # by default OpenBLAS takes address space for every core
         capture_output=True,
         text=True,
         timeout=120,
@@ -236,6 +239,7 @@ def rejected(out: Path) -> dict[str, str]:
     return {line["key"]: line["reason"] for line in lines}
 
 
+@pytest.mark.slow
 def test_an_image_on_which_two_workers_have_spent_the_deadline_is_rejected(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,8 +290,8 @@ def test_the_scan_waits_for_a_file_no_longer_than_its_deadline(tmp_path: Path, m
             os.read(asleep, 1)
         return original(path)
 
-    original = peek._head
-    monkeypatch.setattr(peek, "_head", head)
+    original = peek.read_head
+    monkeypatch.setattr(peek, "read_head", head)
     assert peek.opens_as_image(b"stalled", 0.05)
     assert not peek.opens_as_image(os.fsencode(tmp_path / "text"))
     os.close(wake)
@@ -302,7 +306,7 @@ def test_a_shortage_in_the_scan_is_no_property_of_the_file(monkeypatch: pytest.M
     def fail(path: str) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    monkeypatch.setattr(peek, "_head", fail)
+    monkeypatch.setattr(peek, "read_head", fail)
     with pytest.raises(OSError, match="Cannot allocate"):
         peek.opens_as_image(b"any")
 

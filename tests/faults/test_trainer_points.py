@@ -10,6 +10,8 @@ import pytest
 from tests.faults.harness import NoCompiler
 from tests.faults.trainer_points import run
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_fault_is_told_and_the_run_goes_on_to_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
     try:

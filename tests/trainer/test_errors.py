@@ -114,6 +114,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(
     assert failed.value.filename == str(untrained)
 
 
+@pytest.mark.slow
 def test_a_fifo_in_place_of_a_file_is_rejected_at_once(tmp_path: Path) -> None:
     fifo = tmp_path / "last.ckpt"
     os.mkfifo(fifo)

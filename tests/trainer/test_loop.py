@@ -19,6 +19,8 @@ from trainer.runs import checkpoint
 from trainer.runs.resume import finished
 from trainer.signals import StopSignals
 
+pytestmark = pytest.mark.slow
+
 QUICK = RunConfig(
     "", device="CPU", workers=1, prefetch=2, image_size=32, batch_size=16, epochs=4, lr=0.01, label_smoothing=0.0
 )

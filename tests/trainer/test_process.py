@@ -6,43 +6,17 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 import mindspore
 import pytest
 
-from schemas.process.host import instruction_set
-from tests.examples import ROOT
+from schemas.process.host import instruction_set, usable_cores
 from tests.trainer.conftest import RUN_FILES
-from trainer.device.kernels import DNNL, ONEDNN, OURS
+from tests.trainer.processes import QUICK, finish, start
 
-QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-size", "16"]
-
-
-def start(
-    *arguments: object, cwd: Path, kill_at: str = "", cap: str = "", cores: Collection[int] = ()
-) -> "subprocess.Popen[str]":
-    """Start the program; `cores` are those that it may run on, all when empty."""
-    root = ROOT
-    left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
-    environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
-        "PYTHONPATH": str(root),
-        "TRAINER_KILL_AT": kill_at,
-        ONEDNN: cap,
-    }
-    command = [sys.executable, "-m", "trainer", *map(str, arguments)]
-    if cores:
-        command = ["taskset", "-c", ",".join(map(str, cores)), *command]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=environment)
-
-
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+pytestmark = pytest.mark.slow
 
 
 def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path, tmp_path: Path) -> None:
@@ -106,7 +80,7 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
     assert "is complete; nothing is left to do\n" in finish(start(*command, "killed", cwd=tmp_path))[2]
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores, in the affinity and in the control group")
 def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits_differ(
     stripes: Path, tmp_path: Path
 ) -> None:
@@ -132,7 +106,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(instruction_set() is None, reason="oneDNN has these kernels on x86 only")
 def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differs(
     stripes: Path, tmp_path: Path
 ) -> None:
@@ -144,7 +118,7 @@ def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differ
     assert code == 0, err
     assert "warning" not in err
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    if instruction_set() not in (None, "SSE41"):
+    if instruction_set() != "SSE41":
         code, _, err = finish(start(*command, "other", cwd=tmp_path, cap="AVX"))
         assert code == 0, err
         assert "this run began with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'" in err

@@ -65,17 +65,18 @@ def measure_convolutions(kernels: Kernels) -> Convolutions | None:
 
     Return None if a child fails.
     """
-    now = _in_child(kernels.level, {})
+    now = measure_in_child(kernels.level, {})
     if now is None:
         return None
     if now.is_reference and kernels.level == AVX512:
-        return Convolutions(now, _in_child(AVX2, dict.fromkeys((ONEDNN, DNNL), AVX2)))
+        return Convolutions(now, measure_in_child(AVX2, dict.fromkeys((ONEDNN, DNNL), AVX2)))
     if kernels.cap is not None:
-        return Convolutions(now, _in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), NO_LIMIT)))
+        return Convolutions(now, measure_in_child(AVX512, dict.fromkeys((ONEDNN, DNNL, OURS), NO_LIMIT)))
     return Convolutions(now)
 
 
-def _in_child(level: str, variables: dict[str, str]) -> Convolution | None:
+def measure_in_child(level: str, variables: dict[str, str]) -> Convolution | None:
+    """Measure the convolution in a child process with these environment variables; None if the child fails."""
     home = str(Path(__file__).resolve().parents[2])
     verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # the second for oneDNN 2
     command = [sys.executable, "-c", CHILD.format(home=home)]

@@ -43,6 +43,7 @@ def job(source: Path, out: Path, kill_at: str | None = None) -> "subprocess.Comp
     return subprocess.run([*command, *options], env=env, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_the_rerun_ends_in_the_same_bytes(leaky: Path, tmp_path: Path, step: str) -> None:
     shard(leaky, tmp_path / "calm", **OPTIONS)

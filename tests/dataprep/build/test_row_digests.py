@@ -27,7 +27,7 @@ from schemas.dataset import Dataset, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
-from tests.dataprep.tools.test_repair import keys
+from tests.dataprep.examples import keys
 
 SHARD = "train.mindrecord1"
 

@@ -15,6 +15,7 @@ from dataprep.errors import DataprepError
 from dataprep.options import Budget
 from dataprep.tools.verify import verify
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
+from tests.dataprep.examples import DEADLY, die_over_an_image, without_tables
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
 
@@ -22,17 +23,6 @@ ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budge
 def rejected(out: Path) -> dict[str, str]:
     lines = (json.loads(line) for line in (out / "rejects.jsonl").read_text().splitlines())
     return {line["key"]: line["reason"] for line in lines}
-
-
-def without_tables(jpeg: bytes) -> bytes:
-    """A JPEG whose quantisation tables are gone: its header is fine, and MindSpore's decoder crashes."""
-    at = 2
-    while jpeg[at + 1] != 0xDB:
-        at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
-    end = at
-    while jpeg[end + 1] == 0xDB:
-        end += 2 + int.from_bytes(jpeg[end + 2 : end + 4], "big")
-    return jpeg[:at] + jpeg[end:]
 
 
 def bad_zlib(size: int) -> bytes:
@@ -106,6 +96,7 @@ def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor.DecodeChecker, "__init__", start)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fake_decoder")
 def test_every_image_at_fault_is_found_and_the_rest_is_kept(files: Files, tmp_path: Path) -> None:
     names = [f"a/{number}{'crash' * (number in (3, 4))}{'hang' * (number == 9)}.jpg" for number in range(12)]
@@ -138,19 +129,6 @@ def test_decoder_that_cannot_start_is_reported(files: Files, tmp_path: Path, mon
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0)
 
 
-def die_over(task: Any) -> Any:
-    """Run build_shard in a worker that is killed at one file, as the kernel does when memory is short."""
-
-    def note_current(self: Any, item: Any) -> None:
-        original(self, item)
-        if "large" in item.key:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    original = worker._Build.note_current
-    worker._Build.note_current = note_current  # type: ignore[method-assign]
-    return worker.build_shard(task)
-
-
 def die_once(task: Any) -> Any:
     marker = Path(task.source) / "died"
     if not marker.exists():
@@ -159,13 +137,15 @@ def die_once(task: Any) -> Any:
     return worker.build_shard(task)
 
 
+@pytest.mark.slow
 def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (raw / "cat" / "large.jpg").write_bytes(picture(77))
-    monkeypatch.setattr(scheduler, "build_shard", die_over)
+    (raw / "cat" / "large.jpg").write_bytes(DEADLY)
+    monkeypatch.setattr(scheduler, "build_shard", die_over_an_image)
     with pytest.raises(DataprepError, match=r"2 worker processes were killed .* at 'cat/large\.jpg'"):
         shard(raw, tmp_path / "out", engine="process", workers=2, num_shards=4)
 
 
+@pytest.mark.slow
 def test_a_shard_whose_worker_died_once_is_built_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from PIL import features
 
 from dataprep.build.engines.local import process
 from dataprep.options import ShardOptions
@@ -20,6 +21,7 @@ def _threads() -> tuple[int, int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow is built without AVIF")
 def test_a_worker_keeps_its_libraries_to_one_thread(tmp_path: Path) -> None:
     with process(ShardOptions(), 1, str(tmp_path), tmp_path) as pool:
         threads, own, avif = pool.executor.submit(_threads).result()

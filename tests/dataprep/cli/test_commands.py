@@ -16,10 +16,7 @@ from dataprep.cli.commands import SEALED, main
 from dataprep.cli.commands import shard as shard_command
 from dataprep.cli.options import BudgetType, Size
 from dataprep.options import ShardOptions
-
-
-def run(*args: Any) -> Result:
-    return CliRunner().invoke(main, [str(arg) for arg in args], catch_exceptions=False)
+from tests.dataprep.examples import run
 
 
 def shard(raw: Path, out: Path, *options: Any) -> Result:

@@ -17,9 +17,8 @@ from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
 from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
-from tests.examples import ROOT
+from tests.dataprep.examples import IMAGES as CASES
 
-CASES = ROOT / "tests" / "cases" / "images"
 REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
 ACCEPTED = sorted(p for p in (CASES / "accepted").rglob("*") if p.is_file() and ".expected." not in p.name)
 # Off by default, so the cases that need them are rejected only with them.
@@ -79,6 +78,7 @@ def test_the_result_is_eight_bit_rgb_or_grey_and_passes_unchanged(path: Path) ->
     assert normalise(picture.data, Policy()).changed == ()
 
 
+@pytest.mark.slow
 def test_the_trainers_decoder_sees_the_same_pixels() -> None:
     from mindspore.dataset import vision
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from dataprep.options import Budget
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
+from tests.dataprep.examples import without_tables
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True), "prove": "decode"}
 SIZES = [(8, 8), (17, 9), (32, 32), (17, 300), (300, 17), (2, 1500), (500, 375), (1100, 900)]
@@ -123,8 +124,6 @@ def png_with_bad_profile() -> bytes:
 
 @pytest.mark.slow
 def test_warnings_are_found_in_a_shard_with_a_crash(files: Files, tmp_path: Path) -> None:
-    from tests.dataprep.build.test_scheduler import without_tables
-
     contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(20)}
     contents |= {"val/a/05.jpg": without_tables(picture(5)), "val/a/03.jpg": cut(noise(30, 30), 99)}
     contents |= {"val/a/17.png": png_with_bad_profile(), "val/a/16.jpg": cut(noise(30, 30), 90)}

@@ -17,7 +17,7 @@ from dataprep.images.formats.tiff import listener
 from dataprep.images.formats.tiff import messages as tiff_messages
 from schemas.images.policy import Policy, Refusal
 from tests.dataprep.conftest import encoded
-from tests.dataprep.images.test_check import CASES
+from tests.dataprep.examples import IMAGES as CASES
 
 SIDE = 96
 NOISY = np.linspace(0, 200, SIDE * SIDE).reshape(SIDE, SIDE) + np.random.default_rng(0).integers(0, 40, (SIDE, SIDE))

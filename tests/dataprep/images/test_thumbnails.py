@@ -68,6 +68,7 @@ def serve_badly(pipe: Any) -> None:
         pipe.send(picture)
 
 
+@pytest.mark.slow
 def test_a_picture_that_crashes_or_hangs_its_child_affects_no_other() -> None:
     wanted = [(name, name.encode()) for name in ("a", "die", "b", "stall", "c", "d")]
     with Thumbnailer(deadline_s=2.0, serve=serve_badly) as maker:

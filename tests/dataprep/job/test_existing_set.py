@@ -130,6 +130,7 @@ def test_an_overwrite_of_a_source_that_is_missing_or_empty_leaves_the_sealed_set
     assert not (sealed / ".work" / "next").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [*REACHED, *SWAP_STEPS])
 def test_an_overwrite_killed_at_any_step_leaves_the_old_or_the_new_set(
     raw: Path, sealed: Path, calm: Callable[[Path], Path], step: str
@@ -141,6 +142,7 @@ def test_an_overwrite_killed_at_any_step_leaves_the_old_or_the_new_set(
     replaced_after_a_kill(step, killed_digest, new, raw, sealed, *NEW)
 
 
+@pytest.mark.slow
 def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(raw: Path, sealed: Path) -> None:
     killed("commit.receipt", raw, sealed, *NEW)
     plain = run("shard", raw, sealed, *FIXED, "--num-shards", 3)
@@ -152,6 +154,7 @@ def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(ra
     assert (done["shards"] - done["built"], done["unfinished"], done["out"]) == (1, None, str(sealed))
 
 
+@pytest.mark.slow
 def test_a_killed_overwrite_is_begun_again_on_demand(raw: Path, sealed: Path) -> None:
     killed("commit.receipt", raw, sealed, *NEW)
     done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--seed", 9, "--overwrite", "--restart")
@@ -236,6 +239,7 @@ def begun(raw: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [bad_class, bad_schema, bad_target])
 def test_a_restart_that_is_refused_leaves_the_unfinished_job(
     raw: Path, begun: Path, spoil: Callable[[Path], list[str]]
@@ -247,6 +251,7 @@ def test_a_restart_that_is_refused_leaves_the_unfinished_job(
     assert went_on["built"] == went_on["shards"] - 1
 
 
+@pytest.mark.slow
 def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Path, tmp_path: Path) -> None:
     before = digests(begun)
     raw.rename(tmp_path / "away")
@@ -257,6 +262,7 @@ def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Pa
     assert digests(begun) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["plan.written", "plan.saved", *(s for s in SWAP_STEPS), "commit.data"])
 def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Callable[[Path], Path], step: str) -> None:
     new = calm(raw)
@@ -269,6 +275,7 @@ def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Call
     assert {path.name for path in (begun / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 
 
+@pytest.mark.slow
 def test_a_plain_command_after_a_restart_without_a_plan_goes_on_with_the_old_job(raw: Path, begun: Path) -> None:
     killed("plan.written", raw, begun, "--num-shards", "2", "--restart")
     went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
@@ -314,6 +321,7 @@ def test_a_retry_over_budget_leaves_the_sealed_set(flawed: tuple[Path, Path]) ->
     assert digests(out) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [*REACHED, *SWAP_STEPS])
 def test_a_retry_killed_at_any_step_leaves_the_old_or_the_new_set(
     flawed: tuple[Path, Path], tmp_path: Path, step: str
@@ -326,6 +334,7 @@ def test_a_retry_killed_at_any_step_leaves_the_old_or_the_new_set(
     replaced_after_a_kill(step, load_dataset(out).digest, calm, source, out, *RETRY)
 
 
+@pytest.mark.slow
 def test_a_killed_retry_takes_up_files_that_were_changed_since(flawed: tuple[Path, Path]) -> None:
     source, out = flawed
     killed("commit.receipt", source, out, *RETRY)

@@ -25,6 +25,8 @@ from dataprep.mindrecord.writer import ShardWriter
 from schemas.layout import shard_name
 from schemas.record import Field, RecordSchema
 
+pytestmark = pytest.mark.slow
+
 CHECKS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 INTS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}

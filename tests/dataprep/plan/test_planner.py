@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.items import Folder, Found, Ignored, Item, Reject
+from dataprep.items import Folder, Ignored, Item, Reject, ScanEntry
 from dataprep.options import ShardOptions, WalkOptions
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
@@ -16,15 +16,15 @@ from dataprep.sources.class_folders import scan
 from tests.dataprep.conftest import Files, picture
 
 
-def items(counts: dict[str, int], split: str | None = None) -> list[Found]:
-    found: list[Found] = [Folder(name, split) for name in counts]
+def items(counts: dict[str, int], split: str | None = None) -> list[ScanEntry]:
+    found: list[ScanEntry] = [Folder(name, split) for name in counts]
     for name, count in counts.items():
         prefix = f"{split}/" if split else ""
         found += [Item(f"{prefix}{name}/{n}.jpg", name, split, 100 + n, n) for n in range(count)]
     return found
 
 
-def plan(found: Iterable[Found], layout: str = "classes", **options: Any) -> Plan:
+def plan(found: Iterable[ScanEntry], layout: str = "classes", **options: Any) -> Plan:
     db = sqlite3.connect(":memory:")
     fill_plan(db, found, "/source", layout, replace(ShardOptions(), **options))
     return Plan(db)
@@ -88,10 +88,11 @@ def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
 
 
 def test_files_without_bytes_are_planned_too() -> None:
-    found: list[Found] = [Folder("a", None), Item("a/1.jpg", "a", None, 0, 0)]
+    found: list[ScanEntry] = [Folder("a", None), Item("a/1.jpg", "a", None, 0, 0)]
     assert [len(rows) for rows in contents(plan(found)).values()] == [1]
 
 
+@pytest.mark.slow
 def test_classes_sort_as_ImageFolderDataset_sorts_them(files: Files) -> None:
     import mindspore.dataset as ds
 

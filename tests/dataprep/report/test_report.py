@@ -30,7 +30,7 @@ from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK
 from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
-from tests.dataprep.test_hostile import CASES, mutate
+from tests.dataprep.examples import MUTATIONS, mutate
 
 
 def tell(what: str, done: int, total: int) -> None:
@@ -56,20 +56,20 @@ class InProcess(Thumbnailer):
         yield from ((tag, thumbnail(picture, sheet)) for tag, picture in wanted)
 
 
-DRAWING = figures._svg
+FIGURES = ("short_sides", "aspects", "image_bytes", "class_sizes")
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thumbnails are made here, and figures are not drawn."""
     monkeypatch.setattr("dataprep.report.pictures.Thumbnailer", InProcess)
-    monkeypatch.setattr(figures, "_svg", lambda _: "<svg></svg>")
+    for name in () if "drawn" in request.fixturenames else FIGURES:
+        monkeypatch.setattr(figures, name, lambda _: "<svg></svg>")
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn() -> None:
     """Figures are drawn after all."""
-    monkeypatch.setattr(figures, "_svg", DRAWING)
 
 
 ALL = Budget(1.0, True)
@@ -226,14 +226,13 @@ def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
 def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
     spoilt: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
-    monkeypatch.setattr("dataprep.report.contents._figures", lambda *_: {})
     monkeypatch.setattr("dataprep.report.contents.render", lambda *_, **values: str(values))
     chance = random.Random(pattern)
     paths = [path for path in sorted(spoilt.glob(pattern)) if path.is_file()]
     assert paths
     for path in paths:
         original = path.read_bytes()
-        for _ in range(CASES // 40):
+        for _ in range(MUTATIONS // 40):
             path.write_bytes(mutate(original, chance))
             report(spoilt, spoilt / "page.html", lambda *_: None)
             (spoilt / "page.html").unlink(missing_ok=True)

@@ -1,36 +1,34 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.items import ClosedFolder, Folder, Found, Ignored, Item, Notice, Reject, size_and_time
+from dataprep.items import ClosedFolder, Folder, Ignored, Item, Notice, Reject, ScanEntry, size_and_time
 from dataprep.options import WalkOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.detect import detect_layout
 from tests.dataprep.conftest import Files, picture
+from tests.dataprep.examples import ClosedScandir
 
 PLAIN = WalkOptions()
 
 
-def scan(root: Path, layout: str = "classes", options: WalkOptions = PLAIN) -> list[Found]:
+def scan(root: Path, layout: str = "classes", options: WalkOptions = PLAIN) -> list[ScanEntry]:
     return list(SOURCES[layout](root, options))
 
 
-def keys(found: list[Found]) -> list[str]:
+def keys(found: list[ScanEntry]) -> list[str]:
     return sorted(entry.key for entry in found if isinstance(entry, Item))
 
 
-def rules(found: list[Found]) -> dict[str, str]:
+def rules(found: list[ScanEntry]) -> dict[str, str]:
     return {entry.key: entry.rule for entry in found if isinstance(entry, Ignored)}
 
 
-def reasons(found: list[Found]) -> dict[str, str]:
+def reasons(found: list[ScanEntry]) -> dict[str, str]:
     return {entry.key: entry.reason for entry in found if isinstance(entry, Reject)}
 
 
@@ -277,27 +275,6 @@ def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
         "a/through a file": "dangling_link",
         "a/too long": "unreadable",
     }
-
-
-class ClosedScandir:
-    """os.scandir, for which the folders of these names end with an error after `entries` entries."""
-
-    def __init__(self, errors: dict[str, int], entries: int = 0) -> None:
-        self._errors = errors
-        self._entries = entries
-        self._scandir = os.scandir
-
-    @contextmanager
-    def __call__(self, path: bytes | str | int) -> Iterator[Iterator["os.DirEntry[bytes]"]]:
-        number = None if isinstance(path, int) else self._errors.get(os.fsdecode(path).rpartition("/")[2])
-        if number and not self._entries:
-            raise OSError(number, os.strerror(number), path)
-        with self._scandir(path) as entries:
-            yield self._until(entries, number) if number else entries
-
-    def _until(self, entries: Iterator["os.DirEntry[bytes]"], number: int) -> Iterator["os.DirEntry[bytes]"]:
-        yield from islice(entries, self._entries)
-        raise OSError(number, os.strerror(number))
 
 
 @pytest.mark.parametrize("entries", [0, 1])

@@ -9,6 +9,8 @@ from dataprep.tools.inspect import inspect, read_key, read_row, save_image
 from schemas.errors import ContractError
 from tests.dataprep.conftest import Files, picture, shard
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_dataset_is_described_by_split(sealed: Path) -> None:
     found = inspect(sealed, "val")

@@ -12,19 +12,11 @@ from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from tests.dataprep.conftest import digests
+from tests.dataprep.examples import keys
 
 
 def cut(path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
-
-
-def keys(out: Path) -> list[str]:
-    found = []
-    for split in load_dataset(out).splits.values():
-        for shard in split.shards:
-            with ShardReader(out / shard.name) as reader:
-                found += [row["key"] for row in reader]
-    return found
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "stale"])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from schemas.dataset import load_dataset
-from tests.trainer.test_process import finish, start
+from tests.trainer.processes import finish, start
 from trainer import loop
 from trainer.cli import launch
 from trainer.cli.launch import msrun_options
@@ -28,6 +28,8 @@ from trainer.feed.recipes import RECIPES, Pixels
 from trainer.runs import checkpoint
 from trainer.signals import StopSignals
 from trainer.training.progress import Silent
+
+pytestmark = pytest.mark.slow
 
 # Without BatchNorm, whose averages within a step are those of one rank's part.
 MODEL = """
@@ -85,7 +87,6 @@ def test_batches_of_two_ranks_make_up_those_of_one(make_set: Callable[..., Path]
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--recipe", "none", "--model", "mine:plain"]
 
 
-@pytest.mark.slow
 def test_two_ranks_train_as_one_does_on_the_doubled_batch(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +121,6 @@ def lines(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.slow
 def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MODEL)
     many = ["--ranks", "2", "--batch-size", "8", "--epochs", "100000", "--log-every", "1", "--out", "mine"]

@@ -9,6 +9,8 @@ from trainer.decisions import Call, Decision, table
 from trainer.device.context import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
 from trainer.errors import TrainerError, WrongUsage
 
+pytestmark = pytest.mark.slow
+
 ASCEND, PLAIN = Machine(ascend=True, cores=8), Machine(ascend=False, cores=2)
 
 

@@ -25,6 +25,8 @@ from trainer.doctor.class_folders import ClassImages
 from trainer.errors import TrainerError
 from trainer.signals import StopSignals
 
+pytestmark = pytest.mark.slow
+
 QUICK = RunConfig("", workers=1, prefetch=2, image_size=16, batch_size=8, recipe="imagenet")
 FOUND = Comparison(
     dataset="/data/set",
@@ -59,7 +61,6 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("split_folder", [False, True])
 def test_three_sources_are_measured_on_the_users_files(
     split_folder: bool, stripes: Path, photos: Path, tmp_path: Path, cpu: InEffect
@@ -76,7 +77,6 @@ def test_three_sources_are_measured_on_the_users_files(
     assert set(found.gains) == {bench.FILES, bench.PYTHON}
 
 
-@pytest.mark.slow
 def test_rows_of_the_set_stand_in_for_files_and_are_gone_afterwards(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,8 @@ from trainer.feed.pipeline import train_rows
 from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
 
+pytestmark = pytest.mark.slow
+
 QUICK = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=16, batch_size=16)
 
 
@@ -47,7 +49,6 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
     told: list[str] = []
     found = diagnose.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
@@ -71,7 +72,6 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     assert [path.name for path in inside.iterdir()] == ["work"]
 
 
-@pytest.mark.slow
 def test_feed_that_limits_is_tried_with_smaller_shards(
     make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,12 +79,11 @@ def test_feed_that_limits_is_tried_with_smaller_shards(
     monkeypatch.setattr(diagnose, "judge", lambda rates: replace(judge(rates), bound="feed"))
     config = replace(QUICK, dataset=str(make_set({"train": 48})))
     found = diagnose.diagnose(config, 4.0, lambda text: None, StopSignals())
-    # On a machine with other work there may be no time for all of them; what is left out is named.
-    offered = [one.flags for one in found.tried if one.part == "feed"] + found.left_out
-    assert {"dataprep shard ... --resize 18", "--prefetch 4"} <= set(offered)
+    tried = {one.flags: one for one in found.tried if one.part == "feed"}
+    assert {"dataprep shard ... --resize 18", "--prefetch 4"} <= tried.keys()
+    assert all(one.rounds >= 3 for one in tried.values())
 
 
-@pytest.mark.slow
 def test_o0_is_tried_on_cpu_however_short_the_time(
     make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +228,6 @@ def test_rank_of_msrun_is_rejected(stripes: Path, monkeypatch: pytest.MonkeyPatc
         diagnose.diagnose(replace(QUICK, dataset=str(stripes)), 6.0, lambda text: None, StopSignals())
 
 
-@pytest.mark.slow
 def test_interrupted_doctor_leaves_nothing_behind(stripes: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainer", "doctor", str(stripes), "--device", "CPU", "--image-size", "16"]
     (tmp_path / "tmp").mkdir()

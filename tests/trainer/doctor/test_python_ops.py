@@ -8,6 +8,8 @@ from trainer.doctor.python_ops import python_ops
 from trainer.feed.augment import randaugment
 from trainer.feed.recipes import RECIPES
 
+pytestmark = pytest.mark.slow
+
 
 def mirrored(image: Any) -> Any:
     return np.fliplr(image)

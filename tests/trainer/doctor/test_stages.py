@@ -14,6 +14,8 @@ from trainer.doctor.stages import (
     wait_until_idle,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Clock:
     """A clock that tests advance."""

@@ -9,7 +9,7 @@ import pytest
 from trainer.config import RunConfig
 from trainer.device.context import Machine
 from trainer.doctor.advice import conclude, recommended
-from trainer.doctor.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy, weigh
+from trainer.doctor.remedies import HELPS, NO_GAIN, UNCERTAIN, Remedy
 from trainer.doctor.session import Session
 from trainer.doctor.stages import CompiledStep, Measurement, Stage
 from trainer.doctor.trials import Trials
@@ -17,6 +17,8 @@ from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError
 from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
+
+pytestmark = pytest.mark.slow
 
 MORE = Remedy("--prefetch 16", {"prefetch": 16}, price="more memory")
 HALF = Remedy("--amp-level O2", {"amp_level": "O2"})
@@ -64,9 +66,9 @@ def trials(stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     return Trials(session, CompiledStep(plan), RATES)
 
 
-def script(trials: Trials, more: Sequence[float] = (101.0,)) -> None:
+def script(trials: Trials, more: Sequence[float] = (101.0,), half: Sequence[float] = (100.0,)) -> None:
     assert isinstance(trials.session, Scripted)
-    trials.session.rates = {"own": [100.0], MORE.flags: list(more), HALF.flags: [100.0]}
+    trials.session.rates = {"own": [100.0], MORE.flags: list(more), HALF.flags: list(half)}
 
 
 def in_the_loop(trials: Trials, *rates: float) -> None:
@@ -152,9 +154,8 @@ def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) ->
 
 def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_decides(trials: Trials) -> None:
     trials.rates = replace(RATES, feed=1e6, step=1.0)  # 32 s a step
-    script(trials)
-    trials.tried = [weigh(HALF, "step", [1.0] * 3, [1.5] * 3)]
-    trials._loops[HALF.flags] = lambda full: Stage(HALF.flags, lambda timer: None)
+    script(trials, half=[150.0])
+    trials.step([HALF], 0.0, must=True)
     trials.loop(30.0)
     assert trials.left_out == ["--amp-level O2 in the whole loop"]
     [advice] = recommended(conclude(trials.tried, trials.rates))

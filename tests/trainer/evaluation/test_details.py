@@ -9,6 +9,8 @@ from trainer.errors import TrainerError
 from trainer.evaluation.details import ClassScore, Details, Evaluation, write_report
 from trainer.nn.tasks.classification import score
 
+pytestmark = pytest.mark.slow
+
 CLASSES = ("a", "b", "c")
 
 

@@ -21,6 +21,8 @@ from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 from trainer.training.validation import evaluate_network
 
+pytestmark = pytest.mark.slow
+
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)
 

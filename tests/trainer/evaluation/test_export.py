@@ -19,6 +19,8 @@ from trainer.nn.models.resnet import resnet18
 from trainer.nn.models.tiny import tiny
 from trainer.runs import checkpoint
 
+pytestmark = pytest.mark.slow
+
 ASKED = RunConfig("", device="CPU", workers=1)
 
 

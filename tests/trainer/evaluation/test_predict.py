@@ -16,6 +16,8 @@ from trainer.evaluation.evaluate import evaluate_checkpoint
 from trainer.evaluation.predict import Predicted, Prediction, csv_writer, is_sealed, jsonl_writer, predict
 from trainer.feed.image_files import find_files
 
+pytestmark = pytest.mark.slow
+
 ASKED = RunConfig("", device="CPU", workers=2, batch_size=4)
 
 

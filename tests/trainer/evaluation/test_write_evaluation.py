@@ -24,6 +24,8 @@ from trainer.feed.picture import thumbnail
 from trainer.feed.pipeline import encoded_at
 from trainer.report.evaluated import read_evaluations, read_picture
 
+pytestmark = pytest.mark.slow
+
 ASKED = RunConfig("", device="CPU", workers=1, batch_size=5)
 
 

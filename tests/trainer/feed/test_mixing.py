@@ -13,6 +13,8 @@ from trainer.feed.mixing import Mixer
 from trainer.feed.recipes import RECIPES, Pixels, Recipe
 from trainer.nn.cross_entropy import SmoothedCrossEntropy
 
+pytestmark = pytest.mark.slow
+
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 LABELS = np.arange(6) % 3
 

@@ -10,6 +10,8 @@ from trainer.errors import Busy, TrainerError
 from trainer.feed.pipeline import eval_batches, pipeline_errors, train_batches
 from trainer.feed.recipes import RECIPES, Pixels
 
+pytestmark = pytest.mark.slow
+
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 
 

@@ -23,6 +23,8 @@ from trainer.plan.run_plan import plan_run
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
 
+pytestmark = pytest.mark.slow
+
 PHOTO_RECIPES = ("imagenet", "randaugment", "autoaugment", "trivial")
 
 OWN = """

@@ -11,6 +11,8 @@ from trainer.device.context import InEffect
 from trainer.feed import pipeline
 from trainer.feed.recipes import RECIPES, Pixels
 
+pytestmark = pytest.mark.slow
+
 PIXELS = Pixels(32, (100.0,) * 3, (30.0,) * 3)
 
 

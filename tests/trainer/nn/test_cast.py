@@ -12,6 +12,8 @@ from trainer.device.precision import decide_precision
 from trainer.errors import TrainerError
 from trainer.nn.cast import mixed
 
+pytestmark = pytest.mark.slow
+
 
 class Spy(nn.Cell):  # type: ignore[misc]
     """Notes the type of what it is given; its own product shows the type it works in."""

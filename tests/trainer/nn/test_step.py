@@ -13,6 +13,8 @@ from trainer.device.context import InEffect
 from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.step import StepOptions, TrainStep
 
+pytestmark = pytest.mark.slow
+
 STEPS = 3
 
 

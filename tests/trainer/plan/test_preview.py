@@ -16,6 +16,8 @@ from trainer.errors import TrainerError
 from trainer.feed.recipes import Pixels
 from trainer.plan.preview import CAPTION, MARGIN, Preview, caption, draw_preview, drawable, to_picture
 
+pytestmark = pytest.mark.slow
+
 QUICK = RunConfig("", device="Ascend", workers=1, image_size=56, batch_size=12, recipe="none")
 
 

@@ -17,6 +17,8 @@ from trainer.feed.recipes import Pixels
 from trainer.runs import checkpoint
 from trainer.runs.state import RunState
 
+pytestmark = pytest.mark.slow
+
 META = checkpoint.Meta(
     config=RunConfig("data/ünïcode", lr=0.1, sink=False),
     classes=("a", "b\n", "ç"),

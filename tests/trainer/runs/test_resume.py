@@ -22,6 +22,8 @@ from trainer.runs.resume import find_run, finished
 from trainer.signals import StopSignals
 from trainer.training.progress import StepReport
 
+pytestmark = pytest.mark.slow
+
 # Six steps an epoch, checkpoints after 4, 6, 8 and 12. What else holds state is in test_process.py.
 CONFIG = RunConfig(
     "",

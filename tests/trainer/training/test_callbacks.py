@@ -19,6 +19,8 @@ from trainer.signals import StopSignals
 from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepCallback, StepNumbers
 from trainer.training.meter import Meter
 
+pytestmark = pytest.mark.slow
+
 
 class Run:
     """A run of 3 epochs of 6 steps, called back as Model.train does it."""

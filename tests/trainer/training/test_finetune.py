@@ -25,6 +25,8 @@ from trainer.runs.checkpoint import Meta
 from trainer.signals import StopSignals
 from trainer.training.finetune import freeze, load_init, start_from
 
+pytestmark = pytest.mark.slow
+
 
 class Net(nn.Cell):  # type: ignore[misc]
     """A stem with a norm, and a head."""
@@ -166,7 +168,6 @@ def test_scaled_part_has_its_factor_of_each_rate(optimizer: str, cpu: InEffect) 
     assert rates["head.weight"] == rates["head.bias"] == pytest.approx(0.2)
 
 
-@pytest.mark.slow
 def test_scaled_part_moves_by_its_factor(mode: None) -> None:
     start, moves = values(Net(3)), []
     for scales in ((), ("stem=0.25",)):

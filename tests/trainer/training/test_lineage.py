@@ -16,6 +16,8 @@ from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.training import lineage
 from trainer.training.lineage import invalid_label
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def plan(stripes: Path, cpu: InEffect) -> RunPlan:

@@ -17,6 +17,8 @@ from trainer.errors import TrainerError
 from trainer.signals import StopSignals
 from trainer.training.logs import open_board
 
+pytestmark = pytest.mark.slow
+
 
 class Board:
     """Stands for tensorboardX's writer."""

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import selectors
 import signal
 import sys
 from collections.abc import Callable
@@ -75,6 +76,7 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
     return [tuple(json.loads(line)) for line in (tmp_path / "requests").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act",
     ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
@@ -83,6 +85,7 @@ def test_loss_that_does_not_come_again_rejects_no_image(check: Check, act: str) 
     assert check(act, "fine") == Findings()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "reason"), [("crash@3", "decoder_crash"), ("silent@3", "decoder_hang")], ids=["crash", "silent"]
 )
@@ -95,6 +98,7 @@ def test_image_that_crashes_or_hangs_two_new_children_alone_is_at_fault(
     assert alone == [2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
@@ -135,12 +139,16 @@ def test_repeated_failure_without_a_faulty_image_is_reported(check: Check) -> No
         check("failed@an odd page")
 
 
-def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) -> None:
+def test_time_in_which_the_job_itself_was_stopped_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A selector that finds nothing in many slices, as after SIGCONT, is asked again before the child is given up."""
-    child = DecoderChild(tmp_path, (sys.executable, "-c", "print('{}'); input()"))
     slices: list[float] = []
 
     class Selector:
+        def register(self, *_: Any) -> None:
+            pass
+
         def select(self, seconds: float) -> list[int]:
             slices.append(seconds)
             return [1] if len(slices) > 60 else []
@@ -148,13 +156,16 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(tmp_path: Path) 
         def close(self) -> None:
             pass
 
-    child._selector.close()
-    child._selector = Selector()  # type: ignore[assignment]
-    assert child._silence(60.0) == 0
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(child_process, "START_S", 60.0)
+    answers = "print('{}', flush=True); input(); print('{\"done\": true}')"
+    child = DecoderChild(tmp_path, (sys.executable, "-c", answers))
+    assert list(child.ask({}, 60.0)) == []
     child.end()
-    assert slices == [1.0] * 60 + [0]
+    assert slices == [1.0] * 60 + [0, 1.0]
 
 
+@pytest.mark.slow
 def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:

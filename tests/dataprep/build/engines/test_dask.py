@@ -28,8 +28,8 @@ from dataprep.build.worker import build_shard
 from dataprep.cli.commands import main
 from dataprep.errors import DataprepError, TryLater
 from dataprep.plan.store import Plan
-from tests.dataprep.build.test_scheduler import die_over
-from tests.dataprep.conftest import QUICK, digests, picture, shard
+from tests.dataprep.conftest import QUICK, digests, shard
+from tests.dataprep.examples import DEADLY, die_over_an_image
 from tests.examples import ROOT
 
 DEADLINE_S = 60
@@ -214,8 +214,8 @@ def test_without_a_worker_the_job_ends_after_a_timeout(
 def test_file_that_kills_workers_repeatedly_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (raw / "cat" / "large.jpg").write_bytes(picture(77))
-    monkeypatch.setattr(scheduler, "build_shard", die_over)
+    (raw / "cat" / "large.jpg").write_bytes(DEADLY)
+    monkeypatch.setattr(scheduler, "build_shard", die_over_an_image)
     cluster = Cluster(tmp_path, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
     try:
         cluster.workers(2)

@@ -14,6 +14,8 @@ from trainer.nn.models import find_factory
 from trainer.nn.models.mindcv_names import OUR_EPSILON, THEIR_EPSILON, agreeing_size, fold_epsilon, from_mindcv
 from trainer.training.finetune import load_init
 
+pytestmark = pytest.mark.slow
+
 NORM = ("moving_mean", "moving_variance", "gamma", "beta")
 DENSE = ("weight", "bias")
 

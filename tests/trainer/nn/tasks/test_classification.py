@@ -5,6 +5,8 @@ from mindspore import Tensor
 from trainer.nn.cross_entropy import SmoothedCrossEntropy
 from trainer.nn.tasks.classification import ClassScores, score
 
+pytestmark = pytest.mark.slow
+
 
 def test_score_counts_hits_and_sums_the_loss_over_rows() -> None:
     logits = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]], np.float32))
