@@ -223,7 +223,7 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
         load_dataset(out)
     assert str(unsealed.value).startswith(f"{out} is not sealed: its job was rejected: 1 of 41 files ")
     assert str(unsealed.value).endswith(
-        f"The rejected files are listed in {out}/.work/rejects.jsonl; fix them and use --retry-rejects to check them again"
+        f"are listed in {out}/.work/rejects.jsonl; fix them and use --retry-rejects to check them again"
     )
     summary = shard(raw, out, max_rejects=Budget(1, False))
     assert (summary.built, summary.rejected) == (0, {"empty": 1})
