@@ -49,7 +49,7 @@ def reader_sees(out: Path) -> str | None:
     """The identity that a reader finds in `out`; None where it is told to let `verify` finish the change."""
     if not (out / ".work" / "swap.json").exists():
         return load_dataset(out).digest
-    with pytest.raises(ContractError, match=re.escape(f"'dataprep verify {out}' finishes it")):
+    with pytest.raises(ContractError, match=re.escape(f"run 'dataprep verify {out}'")):
         load_dataset(out)
     return None
 
