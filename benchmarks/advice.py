@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.measure import ROOT, module
 from benchmarks.situations import SITUATIONS, Situation, SlowDisk, build, forget, with_remedy
+from trainer.doctor.remedies import LEAST_GAIN
 
 ENOUGH = 0.8  # of the promised gain
 NO_GAIN = 1.05 / ENOUGH  # most gain in a real run of a flag reported as without gain
@@ -148,7 +149,10 @@ def _examine(
 
 
 def _promise(advice: dict[str, Any]) -> float:
-    return float(advice["loop"]["gain"] if advice["loop"] else advice["expected"])
+    loop, expected = advice["loop"], float(advice["expected"])
+    if not loop or LEAST_GAIN <= expected < loop["gain"] / LEAST_GAIN:
+        return expected
+    return float(loop["gain"])
 
 
 def real_rate(

@@ -69,7 +69,7 @@ SITUATIONS = (
         "large model on small images", (64, 64), 800, ("--model", "resnet50", "--image-size", "32"),
         "compute", None, None, 8, warm_steps=3,
     ),
-    Situation("Python operator", (160, 120), 2400, ("--recipe", "own:make"), "feed", "augment", "--recipe", 32),
+    Situation("Python operator", (160, 120), 24000, ("--recipe", "own:make"), "feed", "augment", "--recipe", 32),
     Situation(
         "O2 on CPU", (64, 64), 800, ("--model", "resnet18", "--amp-level", "O2", "--image-size", "32"),
         "compute", None, "--amp-level O0", 16, warm_steps=3,

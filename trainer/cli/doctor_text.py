@@ -178,7 +178,8 @@ def _recommendation(advice: Advice) -> str:
         rise = f"{one.part} alone (the other stage takes almost no time) {rise}"
     spread = f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
     price = f" ({(alone or one).price})" if (alone or one).price else ""
-    return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {spread}{part}{price}"
+    limit = f"; the stages allow {advice.gain:.2f} times in a long run" if advice.is_capped else ""
+    return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {spread}{limit}{part}{price}"
 
 
 def _uncertain(advice: Advice) -> str:

@@ -42,8 +42,19 @@ class Advice:
 
     @property
     def gain(self) -> float:
-        """Return how many times as fast the loop was, computed if not measured."""
-        return self.loop.gain if self.loop else self.expected
+        """Return how many times as fast the loop is promised to be.
+
+        A loop that shares its cores with a slow feed starts with a phase in which its queues fill, so a short
+        measurement can show more than a long run gains: the promise is at most what the stages allow.
+        """
+        if self.loop is None:
+            return self.expected
+        return self.expected if self.is_capped else self.loop.gain
+
+    @property
+    def is_capped(self) -> bool:
+        """Return True if the stages allow less than the loop showed."""
+        return self.loop is not None and LEAST_GAIN <= self.expected < self.loop.gain / LEAST_GAIN
 
 
 def expected_gain(tried: Tried, rates: Rates) -> float:

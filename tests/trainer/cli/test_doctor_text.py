@@ -176,7 +176,7 @@ def test_large_shares_are_multiples(value: float, text: str) -> None:
 def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[RunConfig, float]] = []
 
-    def fake(config: RunConfig, seconds: float, tell: object, stop: object) -> Diagnosis:
+    def fake(config: RunConfig, seconds: float, *rest: object) -> Diagnosis:
         given.append((config, seconds))
         return FOUND
 

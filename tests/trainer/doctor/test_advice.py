@@ -32,6 +32,13 @@ def test_flag_is_recommended_for_what_the_whole_loop_gained() -> None:
     assert recommended([advice]) == [advice]
 
 
+def test_promise_is_at_most_what_the_stages_allow() -> None:
+    [advice] = conclude([trial("--a", "step", 1.5, 1.5, 1.5), trial("--a", "loop", 4.0, 9.0, 8.0)], COMPUTE)
+    assert (advice.outcome, advice.gain, advice.is_capped) == (HELPS, 1.5, True)
+    [other] = conclude([trial("--a", "step", 1.0, 1.0, 1.0), trial("--a", "loop", 1.5, 1.5, 1.5)], COMPUTE)
+    assert (other.gain, other.is_capped) == (1.5, False), "the trial of the stage shows no gain, the loop does"
+
+
 @pytest.mark.parametrize(
     ("alone", "loop", "outcome"),
     [
