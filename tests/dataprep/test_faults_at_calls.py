@@ -100,7 +100,7 @@ def test_a_plan_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         Plan.open(tmp_path)
     (tmp_path / "plan").write_bytes(b"no database at all" * 100)
-    with pytest.raises(DataprepError, match=r"plan is damaged .*try once more"):
+    with pytest.raises(DataprepError, match=r"plan is damaged .*try again"):
         Plan.open(tmp_path / "plan")
 
 
@@ -129,7 +129,7 @@ def test_what_a_signal_interrupts_is_begun_again() -> None:
         (errno.ENOTCONN, 75, "the disk fails at /x"),
         (errno.EREMOTEIO, 75, "the disk fails at /x"),
         (errno.ESTALE, 75, "the disk fails at /x"),
-        (errno.ENOENT, 1, "/x is gone"),
+        (errno.ENOENT, 1, "/x is missing"),
         (errno.EACCES, 1, "no access to /x"),
         (errno.EUCLEAN, 1, "cannot continue at /x"),
     ],

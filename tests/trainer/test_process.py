@@ -28,7 +28,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     assert sorted(os.listdir(tmp_path / "mine")) == RUN_FILES
     assert json.loads(out)["run"] == str(tmp_path / "mine")
     told = err.splitlines()
-    assert told[0].split() == ["setting", "asked", "in", "effect", "why"]
+    assert told[0].split() == ["setting", "requested", "in", "effect", "why"]
     assert [line[:10] for line in told[-3:]] == ["plain defa", "run folder", "epoch 1/1 "]
 
     code, out, err = finish(start("eval", "mine", stripes, "--device", "CPU", *level, cwd=tmp_path))
@@ -96,7 +96,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     assert code == 0, err
     assert re.search(r"^workers +default +2 +as this run began", err, re.MULTILINE)
     [warning] = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert "this run began on 2 cores, this process may run on 1; the weights will differ in the last bits" in warning
+    assert "this run began on 2 cores, this process may use 1; the weights will differ in the last bits" in warning
     losses = [json.loads((tmp_path / run / "metrics.jsonl").read_text())["loss"] for run in ("killed", "whole")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same images, crops and flips"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from schemas.counting import many
 from trainer.cli.progress import decimals
 from trainer.decisions import table
-from trainer.evaluation.details import Evaluation
 from trainer.runs.result import TrainResult
 
 if TYPE_CHECKING:

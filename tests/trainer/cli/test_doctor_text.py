@@ -19,6 +19,8 @@ from trainer.doctor.remedies import Tried
 from trainer.doctor.verdict import Rates
 from trainer.training.meter import BALANCED, COMPUTE
 
+pytestmark = pytest.mark.slow
+
 
 def test_convolution_is_shown_with_that_of_plain_mindspore() -> None:
     section = doctor_text(replace(FOUND, convolutions=Convolutions(FAST, SLOW))).split("\n\n")[2]

@@ -2,9 +2,13 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from trainer.cli.text import error_tables, predict_text
 from trainer.evaluation.details import ClassScore, WorstRow
 from trainer.evaluation.predict import Predicted
+
+pytestmark = pytest.mark.slow
 
 CLASSES = (
     ClassScore("a", 1, 1, 1.0, None, 0),

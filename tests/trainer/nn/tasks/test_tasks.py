@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mindspore import Tensor, nn
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET
-from schemas.record import ROLES
+from schemas.record import SCHEMAS
 from trainer import loop
 from trainer.cli.progress import Lines
 from trainer.config import RunConfig
@@ -25,6 +26,8 @@ from trainer.nn.tasks import TASKS, find_task
 from trainer.nn.tasks.task import Scores, Task
 from trainer.plan.run_plan import plan_run
 from trainer.signals import StopSignals
+
+pytestmark = pytest.mark.slow
 
 
 class SquaredError(nn.Cell):  # type: ignore[misc]
@@ -53,7 +56,11 @@ CONFIG = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=32, batch
 @pytest.fixture
 def toy(make_set: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A sealed set of the kind toy, whose label is the number to predict."""
-    monkeypatch.setitem(ROLES, "toy", ROLES["classification"])
+    schemas = tmp_path / "schemas"
+    shutil.copytree(SCHEMAS, schemas)
+    kind = json.loads((schemas / "classification.json").read_text()) | {"name": "toy", "kind": "toy"}
+    (schemas / "toy.json").write_text(json.dumps(kind))
+    monkeypatch.setattr("schemas.record.SCHEMAS", schemas)
     folder = make_set({"train": [0, 1, 2, 7] * 4, "val": 6})
     dataset = load_dataset(folder)
     schema = dataclasses.replace(dataset.schema, kind="toy")
