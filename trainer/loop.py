@@ -47,8 +47,8 @@ from trainer.training.checkpointing import Checkpointer
 from trainer.training.lineage import invalid_label, undecodable, write_nonfinite
 from trainer.training.logs import log_callbacks
 from trainer.training.meter import UNMEASURED, Meter, bottleneck, judge_wait, share_of_waiting
+from trainer.training.outputs import evaluate_network
 from trainer.training.progress import Progress, Silent
-from trainer.training.validation import evaluate_network
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path = Path()) -> TrainResult:

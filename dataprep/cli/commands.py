@@ -324,7 +324,7 @@ def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:
     Example: dataprep report dataset/
     """
     from dataprep.cli.terminal import TerminalSteps
-    from dataprep.report.contents import report as write_report
+    from dataprep.report.page import report as write_report
 
     with closing(TerminalSteps(quiet)) as steps:
         reported = _settled(out, lambda: write_report(out, page, steps.show))

@@ -7,7 +7,7 @@ from typing import Any
 from dataprep.formatting import counts, duration, size
 from dataprep.job.dry_run import Preview
 from dataprep.pipeline import Summary
-from dataprep.report.contents import Reported
+from dataprep.report.page import Reported
 from dataprep.tools.inspect import Inspection, Record
 from dataprep.tools.repair import Repaired
 from dataprep.tools.salvage import Salvaged

@@ -8,7 +8,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any
 
-from dataprep.report.page import need
+from dataprep.report.render import need
 from dataprep.report.survey import ASPECT_STEPS, BYTES_STEPS
 
 BINS = 36

@@ -26,7 +26,7 @@ MODULES = [
         "dataprep.tools.verify",
         "dataprep.tools.repair",
         "dataprep.report",
-        "dataprep.report.page",
+        "dataprep.report.render",
         "dataprep.report.figures",
     ),
 ]

@@ -292,7 +292,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
 
     Example: trainer report runs/dataset-1 runs/dataset-2 --out compared.html
     """
-    from trainer.report.contents import write_page
+    from trainer.report.page import write_page
 
     page = write_page(runs, out)
     for run, missing in page.missing.items():

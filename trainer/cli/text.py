@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer.evaluation.predict import Predicted
     from trainer.plan.dry_run import DryRun
     from trainer.plan.preview import Preview
-    from trainer.report.contents import Report
+    from trainer.report.page import Report
 
 WEAKEST = 5  # classes and images listed by `trainer eval`
 

@@ -20,7 +20,7 @@ from trainer.nn.network import build_network
 from trainer.nn.tasks import find_task
 from trainer.nn.tasks.task import Task
 from trainer.runs import checkpoint
-from trainer.training.validation import padded_outputs
+from trainer.training.outputs import padded_outputs
 
 # Settings that have no effect outside of training.
 TRAINING_ONLY = ("loss scale", "sink", "sink size", "callbacks", "graph kernel", "jit level", "ranks")

@@ -9,7 +9,7 @@ from trainer.report.compare import outcome
 from trainer.report.evaluated import read_picture
 from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
-from trainer.report.page import data_uri
+from trainer.report.render import data_uri
 
 TABLE_CLASSES = 24  # with more classes the matrix is a picture, not a table of counts
 PAIRS = 100  # of confused classes

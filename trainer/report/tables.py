@@ -7,7 +7,7 @@ from trainer.evaluation.details import ClassScore
 from trainer.report.compare import Difference, Outcome, Setting
 from trainer.report.confusions import EvaluationView, Pair
 from trainer.report.history import Line, Run, number
-from trainer.report.page import printable
+from trainer.report.render import printable
 
 TEXT, NUMBER = "text", "number"
 Cell = dict[str, object]

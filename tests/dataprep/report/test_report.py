@@ -22,8 +22,8 @@ from dataprep.images.thumbnails import Sheet, Thumbnailer, thumbnail
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.report import figures
-from dataprep.report.contents import report
 from dataprep.report.origin import find_origin
+from dataprep.report.page import report
 from dataprep.report.rejected import list_rejected
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
@@ -199,7 +199,7 @@ def test_without_its_source_the_page_lists_refused_files_alone(
 ) -> None:
     with_source = report(spoilt, None, tell)
     monkeypatch.setattr(
-        "dataprep.report.contents.find_origin", lambda *args: replace(find_origin(*args), source=str(made / "gone"))
+        "dataprep.report.page.find_origin", lambda *args: replace(find_origin(*args), source=str(made / "gone"))
     )
     reported = report(spoilt, None, tell)
     assert with_source.pictures == reported.pictures + 1  # the cut one
@@ -226,7 +226,7 @@ def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
 def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
     spoilt: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
-    monkeypatch.setattr("dataprep.report.contents.render", lambda *_, **values: str(values))
+    monkeypatch.setattr("dataprep.report.page.render", lambda *_, **values: str(values))
     chance = random.Random(pattern)
     paths = [path for path in sorted(spoilt.glob(pattern)) if path.is_file()]
     assert paths
@@ -339,7 +339,7 @@ def test_a_list_that_is_too_long_is_cut_and_says_so(many_rejected: Path, monkeyp
 def test_what_a_table_has_no_room_for_is_said(spoilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_CLASSES", "MAX_SHARDS", "EXTENSIONS"):
         monkeypatch.setattr(f"dataprep.report.tables.{name}", 1)
-    monkeypatch.setattr("dataprep.report.contents.MAX_SHEETS", 1)
+    monkeypatch.setattr("dataprep.report.page.MAX_SHEETS", 1)
     reported = report(spoilt, None, tell)
     shards = sum(len(split.shards) for split in load_dataset(spoilt).splits.values())
     assert reported.missing == [

@@ -15,7 +15,7 @@ from dataprep.build.worker import describe_shard
 from dataprep.mindrecord.format import Geometry
 from dataprep.mindrecord.writer import ShardWriter
 from dataprep.options import Budget
-from dataprep.report.contents import report
+from dataprep.report.page import report
 from schemas.dataset import Dataset, Split
 from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT
 from schemas.names import path_to_key, printable

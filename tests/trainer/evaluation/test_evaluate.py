@@ -19,7 +19,7 @@ from trainer.nn.models import find_factory
 from trainer.nn.tasks.classification import TASK
 from trainer.runs import checkpoint
 from trainer.runs.checkpoint import Meta
-from trainer.training.validation import evaluate_network
+from trainer.training.outputs import evaluate_network
 
 pytestmark = pytest.mark.slow
 

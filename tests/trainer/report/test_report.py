@@ -14,12 +14,12 @@ from tests.conftest import PHONE, Browser
 from tests.trainer.run_folders import CONFIG, epoch, lines, step, write_evaluation, write_run
 from trainer.cli import commands
 from trainer.errors import TrainerError
-from trainer.report import contents
+from trainer.report import page as contents
 from trainer.report.confusions import most_confused, view_evaluation
-from trainer.report.contents import write_page
 from trainer.report.evaluated import read_picture
 from trainer.report.history import read_run
-from trainer.report.page import printable
+from trainer.report.page import write_page
+from trainer.report.render import printable
 from trainer.report.tables import count, duration, figure, share, starts
 
 CLASSES = ("ant", "bee", "cat")
