@@ -89,13 +89,13 @@ def check_inputs(
         presence.require([difference[0]])
         if not is_planned_path(plan, source):
             raise DataprepError(
-                f"OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
+                f"the job in OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
                 f"{difference[1]} (copies must keep file times: cp -a, rsync -a); use the first SOURCE, "
                 f"{_new_start(out)}, or another OUT"
             )
         raise DataprepError(
-            f"SOURCE {plan.source} has changed since OUT {out} was started: '{difference[0]}' {difference[1]}; "
-            f"use {_new_start(out)}"
+            f"SOURCE {plan.source} has changed since the job in OUT {out} was started: "
+            f"'{difference[0]}' {difference[1]}; use {_new_start(out)}"
         )
 
 
@@ -113,12 +113,12 @@ def _changed(saved: dict[str, object], options: ShardOptions) -> list[_Change]:
 
 
 def _check_same(changes: list[_Change], out: Path) -> None:
-    """Raise DataprepError that names every change, if there are any."""
+    """Raise DataprepError if there are changes; the message names all of them."""
     if changes:
         before = ", ".join(f"{what} {_shown(old)}" for what, old, _ in changes)
         now = ", ".join(_shown(new) if len(changes) == 1 else f"{what} {_shown(new)}" for what, _, new in changes)
         raise DataprepError(
-            f"OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
+            f"the job in OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
             f"{_new_start(out)}, or another OUT"
         )
 

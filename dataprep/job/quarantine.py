@@ -64,7 +64,7 @@ def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: 
 
 
 class _Copier:
-    """A thread that copies files: reads from a hanging mount block and cannot be interrupted."""
+    """A thread that copies files. A read from a hanging mount blocks and cannot be interrupted."""
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()

@@ -84,4 +84,6 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
 
 def _check_same_files(saved: Plan, plan: Plan, source: str, out: Path) -> None:
     if saved.fingerprint != plan.fingerprint:
-        raise DataprepError(f"SOURCE {source} has changed since OUT {out} was started; --restart starts again")
+        raise DataprepError(
+            f"SOURCE {source} has changed since the job in OUT {out} was started; use --restart to start again"
+        )

@@ -66,7 +66,8 @@ def fill_plan(
     db.execute("DROP TABLE found")
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
-        raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
+        expected = _EXPECTED.get(layout, "images in the folders of this layout")
+        raise DataprepError(f"no image was found below {source}; expected {expected}")
     geometry = _add_shards(db, options)
     meta = {
         "source": source,

@@ -93,7 +93,7 @@ def list_duplicates(folder: Path, problems: list[str]) -> list[DuplicateGroup]:
 
 
 def _group(line: dict[str, Any]) -> DuplicateGroup | None:
-    """Return the group with its most telling two rows; None if it has fewer."""
+    """Return the group with the two rows that show its problem best; None if it has fewer than two."""
     rows = [tuple(map(str, row)) for row in zip(line["keys"], line["splits"], line["classes"], strict=False)]
     if line["leak"]:
         rows.sort(key=lambda row: row[1] != "train")

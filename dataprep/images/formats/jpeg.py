@@ -128,7 +128,10 @@ def _has_zero(tables: bytes) -> bool:
 
 
 def _begin(data: bytes, segment: Segment, frame: int) -> Scans | None:
-    """Return the follower of the scans of a frame; None for a kind whose scans are not followed."""
+    """Return the Scans object of a frame; None if scans of this kind of frame are not checked.
+
+    Raises ScanProblem if the frame header is truncated or is the second one.
+    """
     if segment.header_end - segment.body < _SHORTEST_FRAME:
         raise ScanProblem("its frame header is truncated")
     if frame >= 0 and segment.marker not in _HIERARCHICAL | _LOSSLESS:

@@ -1,9 +1,9 @@
-"""Follow the scans of a JPEG by their headers: check that all coefficients are there, and enough bytes for the blocks.
+"""Check the scans of a JPEG by their headers: all coefficients are present, and each scan has enough bytes.
 
-libjpeg silently decodes what there is: a progressive JPEG without its last scans is blurred, a missing colour is grey,
-and 6 KB give a grey picture of any size. ITU-T T.81 allows an encoder to omit scans, but none that was tried does
-(libjpeg-turbo with scripts of five kinds, mozjpeg, the encoders of 78 progressive files in Debian's packages). So
-missing scans were lost.
+libjpeg decodes an incomplete JPEG without a warning. Without its last scans a progressive JPEG is blurred, a missing
+colour component becomes grey, and a file of 6 KB can decode to a grey picture of any size. ITU-T T.81 allows an encoder
+to omit scans, but no tested encoder does (libjpeg-turbo with five kinds of scan scripts, mozjpeg, the encoders of 78
+progressive files in Debian's packages). So a JPEG with missing scans is treated as truncated.
 """
 
 from dataclasses import dataclass, field
