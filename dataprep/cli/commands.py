@@ -32,7 +32,10 @@ JSON_HELP = "Print the result as one JSON object."
 
 
 def _settled(folder: Path, work: Callable[[], _T]) -> _T:
-    """Return what `work` returns, after finishing the replacement that a killed `shard` left unfinished in `folder`."""
+    """Return the result of `work`.
+
+    If a killed `shard` left an unfinished replacement in `folder`, finish it first.
+    """
     from dataprep.job.swap import settle
 
     def whole() -> _T:
@@ -91,194 +94,76 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @main.command(short_help="Turn image folders into a sealed dataset.")
 @click.argument("source", type=FOLDER)
 @click.argument("out", type=PATH)
-@click.option(
-    "--layout",
-    type=click.Choice(["auto", "classes", "splits"]),
-    default="auto",
-    show_default=True,
-    help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect, and "
-    "stop if ambiguous.",
-)
+@click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
+              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect, and "
+                   "stop if ambiguous.")
 @click.option("--schema", default="classification", show_default=True, help="Record schema: a name or a JSON file.")
 @click.option("--classes", type=FILE, help="File with one class name per line, in label order.")
-@click.option(
-    "--val",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.1,
-    show_default=True,
-    help="Fraction of each class for val, if SOURCE has no split folders.",
-)
-@click.option(
-    "--test",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="Fraction of each class for test, if SOURCE has no split folders.",
-)
+@click.option("--val", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
+              help="Fraction of each class for val, if SOURCE has no split folders.")
+@click.option("--test", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
+              help="Fraction of each class for test, if SOURCE has no split folders.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the splits and of the row order.")
-@click.option(
-    "--shard-size",
-    type=Size(),
-    help="Approximate size of a shard.  [default: 512MiB; 1/16 of the dataset if that is less]",
-)
+@click.option("--shard-size", type=Size(),
+              help="Approximate size of a shard.  [default: 512MiB; 1/16 of the dataset if that is less]")
 @click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, instead of --shard-size.")
-@click.option(
-    "--check",
-    type=click.Choice(["decode", "header"]),
-    default="decode",
-    show_default=True,
-    help="Check of each image. decode: decode it completely; header: read only its header.",
-)
-@click.option(
-    "--prove",
-    type=click.Choice(["decode", "rows", "off"]),
-    default="decode",
-    show_default=True,
-    help="Check each shard with MindSpore: decode its images, only read its rows, or skip the check.",
-)
-@click.option(
-    "--warnings",
-    type=click.Choice(["reject", "keep"]),
-    default="reject",
-    show_default=True,
-    help="Damaged images that the decoder accepts with a warning: reject them, or keep and count them.",
-)
-@click.option(
-    "--image-format",
-    type=click.Choice(["keep", "jpeg", "png"]),
-    default="keep",
-    show_default=True,
-    help="Format of the stored images. keep: JPEG stays JPEG, every other format becomes PNG.",
-)
-@click.option(
-    "--quality", type=click.IntRange(1, 100), default=95, show_default=True, help="JPEG quality for re-encoded images."
-)
+@click.option("--check", type=click.Choice(["decode", "header"]), default="decode", show_default=True,
+              help="Check of each image. decode: decode it completely; header: read only its header.")
+@click.option("--prove", type=click.Choice(["decode", "rows", "off"]), default="decode", show_default=True,
+              help="Check each shard with MindSpore: decode its images, only read its rows, or skip the check.")
+@click.option("--warnings", type=click.Choice(["reject", "keep"]), default="reject", show_default=True,
+              help="Damaged images that the decoder accepts with a warning: reject them, or keep and count them.")
+@click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
+              help="Format of the stored images. keep: JPEG stays JPEG, every other format becomes PNG.")
+@click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True,
+              help="JPEG quality for re-encoded images.")
 @click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
-@click.option(
-    "--icc",
-    type=click.Choice(["ignore", "convert"]),
-    default="ignore",
-    show_default=True,
-    help="Embedded colour profiles: ignore them, as MindSpore does, or convert to sRGB.",
-)
-@click.option(
-    "--animation",
-    type=click.Choice(["first", "reject"]),
-    default="first",
-    show_default=True,
-    help="Images with several frames or pages: keep the first, or reject the image.",
-)
-@click.option(
-    "--strip-metadata",
-    is_flag=True,
-    help="Remove EXIF (with GPS), XMP, text and comments from the images; pixels do not change.",
-)
-@click.option(
-    "--min-side",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Reject images with a shorter side, in pixels.",
-)
+@click.option("--icc", type=click.Choice(["ignore", "convert"]), default="ignore", show_default=True,
+              help="Embedded colour profiles: ignore them, as MindSpore does, or convert to sRGB.")
+@click.option("--animation", type=click.Choice(["first", "reject"]), default="first", show_default=True,
+              help="Images with several frames or pages: keep the first, or reject the image.")
+@click.option("--strip-metadata", is_flag=True,
+              help="Remove EXIF (with GPS), XMP, text and comments from the images; pixels do not change.")
+@click.option("--min-side", type=click.IntRange(1), default=1, show_default=True,
+              help="Reject images with a shorter side, in pixels.")
 @click.option("--max-aspect", type=click.FloatRange(1), help="Reject images with a larger aspect ratio.")
-@click.option(
-    "--max-pixels",
-    type=click.IntRange(1),
-    default=178_956_970,
-    show_default=True,
-    help="Reject images with more pixels, after reading only the header.",
-)
-@click.option(
-    "--max-bytes", type=Size(), default="256MiB", show_default=True, help="Reject larger files without reading them."
-)
-@click.option(
-    "--depth-bits",
-    type=click.IntRange(9, 16),
-    default=16,
-    show_default=True,
-    help="Number of significant bits in 16-bit values; 12 for 12-bit cameras and scanners.",
-)
-@click.option(
-    "--depth-range",
-    type=float,
-    nargs=2,
-    metavar="LOW HIGH",
-    help="Map these values of 16-bit grey, 32-bit, signed and float pixels to 0 and 255.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="PATTERN",
-    help="Ignore files and folders that match, as in .gitignore. Repeatable.",
-)
+@click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
+              help="Reject images with more pixels, after reading only the header.")
+@click.option("--max-bytes", type=Size(), default="256MiB", show_default=True,
+              help="Reject larger files without reading them.")
+@click.option("--depth-bits", type=click.IntRange(9, 16), default=16, show_default=True,
+              help="Number of significant bits in 16-bit values; 12 for 12-bit cameras and scanners.")
+@click.option("--depth-range", type=float, nargs=2, metavar="LOW HIGH",
+              help="Map these values of 16-bit grey, 32-bit, signed and float pixels to 0 and 255.")
+@click.option("--ignore", multiple=True, metavar="PATTERN",
+              help="Ignore files and folders that match, as in .gitignore. Repeatable.")
 @click.option("--follow-links", is_flag=True, help="Follow symbolic links to folders.")
-@click.option(
-    "--empty-classes",
-    type=click.Choice(["warn", "error", "keep"]),
-    default="warn",
-    show_default=True,
-    help="Action for class folders without images.",
-)
-@click.option(
-    "--duplicates",
-    type=click.Choice(["report", "drop", "fail"]),
-    default="report",
-    show_default=True,
-    help="Action for images in train that are also in val or test; drop removes the train copies.",
-)
-@click.option(
-    "--workers",
-    type=WorkersType(),
-    default="auto",
-    show_default=True,
-    help="Number of worker processes; auto: one per core, fewer if memory is short.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["process", "serial", "dask"]),
-    default="process",
-    show_default=True,
-    help="process: worker processes; serial: this process; dask: a Dask cluster, by default a local one.",
-)
+@click.option("--empty-classes", type=click.Choice(["warn", "error", "keep"]), default="warn", show_default=True,
+              help="Action for class folders without images.")
+@click.option("--duplicates", type=click.Choice(["report", "drop", "fail"]), default="report", show_default=True,
+              help="Action for images in train that are also in val or test; drop removes the train copies.")
+@click.option("--workers", type=WorkersType(), default="auto", show_default=True,
+              help="Number of worker processes; auto: one per core, fewer if memory is short.")
+@click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
+              help="process: worker processes; serial: this process; dask: a Dask cluster, by default a local one.")
 @click.option("--dask-address", metavar="URL", help="Address of the Dask scheduler, as tcp://host:8786.")
-@click.option(
-    "--dask-scheduler-file",
-    type=PathType(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="File to which the Dask scheduler wrote its address.",
-)
-@click.option(
-    "--max-rejects",
-    type=BudgetType(),
-    default="1%",
-    show_default=True,
-    help="Do not seal if more files than this number or percentage are rejected.",
-)
-@click.option(
-    "--max-class-loss", type=BudgetType(), default="20%", show_default=True, help="The same limit for each class."
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="Seconds to read a file, and seconds of CPU time to decode an image.",
-)
+@click.option("--dask-scheduler-file", type=PathType(path_type=Path, dir_okay=False), metavar="FILE",
+              help="File to which the Dask scheduler wrote its address.")
+@click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
+              help="Do not seal if more files than this number or percentage are rejected.")
+@click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
+              help="The same limit for each class.")
+@click.option("--deadline", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+              help="Seconds to read a file, and seconds of CPU time to decode an image.")
 @click.option("--quarantine", type=FOLDER, help="Copy rejected files to this folder.")
 @click.option("--retry-rejects", is_flag=True, help="Re-check rejected files after you have fixed them.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace the sealed dataset in OUT when the new one is complete.")
 @click.option("--restart", is_flag=True, help="Plan the unfinished job in OUT again and delete what it has built.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
-@click.option(
-    "--config",
-    type=FILE,
-    is_eager=True,
-    expose_value=False,
-    callback=load_config,
-    help="TOML file with option values. Command-line options override it; a repeated option replaces the list "
-    "in the file.",
-)
+@click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
+              help="TOML file with option values. Command-line options override it; a repeated option replaces the "
+                   "list in the file.")
 @click.option("-v", "--verbose", is_flag=True, help="Report each shard and each rejected file.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and the result.")
 @click.pass_context
@@ -377,9 +262,8 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 @main.command(short_help="Check that a dataset is unchanged since it was sealed.")
 @click.argument("out", type=SEALED)
-@click.option(
-    "--quick/--full", help="quick: check sizes, index digests and row counts; full: check every byte.  [default: full]"
-)
+@click.option("--quick/--full",
+              help="quick: check sizes, index digests and row counts; full: check every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Also decode every image with MindSpore.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("-q", "--quiet", is_flag=True, help="Print only the result.")
