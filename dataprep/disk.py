@@ -1,4 +1,4 @@
-"""Turns disk errors into a sentence and an exit code, whichever call or library raised them."""
+"""Turn disk errors into one sentence and an exit code, whichever call or library raised them."""
 
 import errno
 import os
@@ -23,7 +23,10 @@ _T = TypeVar("_T")
 
 @contextmanager
 def disk_errors(out: Path) -> Iterator[None]:
-    """Raise disk errors as DataprepError, temporary ones as TryLater. `out` is named if the error names no file."""
+    """Raise disk errors as DataprepError, temporary ones as TryLater.
+
+    `out` is named if the error names no file.
+    """
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -34,7 +37,7 @@ def disk_errors(out: Path) -> Iterator[None]:
 
 
 def uninterrupted(out: Path, work: Callable[[], _T]) -> _T:
-    """Return work(), called again if a signal interrupts it; `work` must be repeatable.
+    """Return work(). Call it again if a signal interrupts it, so `work` must be repeatable.
 
     Python retries most calls itself, but not stat and rename, which EINTR ends on network file systems and FUSE.
     """
@@ -48,7 +51,10 @@ def uninterrupted(out: Path, work: Callable[[], _T]) -> _T:
 
 @contextmanager
 def sqlite_scratch(folder: Path) -> Iterator[None]:
-    """Make SQLite keep its temporary files in `folder` unless SQLITE_TMPDIR is set: /tmp may be too small."""
+    """Make SQLite keep its temporary files in `folder`, because /tmp may be too small.
+
+    SQLITE_TMPDIR takes precedence if it is set.
+    """
     if os.environ.get("SQLITE_TMPDIR"):
         yield
         return
@@ -66,9 +72,10 @@ def _set_temporary_folder(folder: str) -> None:
 
 
 def explained(error: Exception, default: object) -> DataprepError | None:
-    """Return a disk error as a DataprepError that names the file of the error, or else `default`. None for others.
+    """Return a disk error as a DataprepError that names the file of the error, or else `default`.
 
-    Signals (EINTR, see `uninterrupted`), memory shortage and closed pipes are not disk errors.
+    Returns None for other errors. Signals (EINTR, see `uninterrupted`), memory shortage and closed pipes are not disk
+    errors.
     """
     if isinstance(error, sqlite3.Error):
         os_error = disk_error(error)

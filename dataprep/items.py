@@ -28,7 +28,7 @@ class Item(NamedTuple):
 
 
 def size_and_time(stat: os.stat_result) -> tuple[int, int]:
-    """Return size in bytes and modification time in nanoseconds, which identify the content of a file.
+    """Return size in bytes and modification time in nanoseconds. Together they identify the content of a file.
 
     Times are clipped to the 64-bit integers of SQLite (up to the year 2262).
     """
@@ -37,7 +37,7 @@ def size_and_time(stat: os.stat_result) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A rejected file: a reason code, and in `detail` what a user needs to fix it. `size` is in bytes."""
+    """A rejected file: a reason code, and a `detail` that tells the user what to fix. `size` is in bytes."""
 
     key: str
     reason: str
@@ -51,7 +51,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A file or folder that is ignored, and the rule."""
+    """A file or folder that is ignored, and the rule that matched."""
 
     key: str
     rule: str
@@ -85,27 +85,27 @@ ScanEntry = Item | Reject | Ignored | Folder | ClosedFolder | Notice
 
 
 def decode_name(name: bytes) -> str:
-    """Decode a name or path on disk: UTF-8, with surrogates for other bytes."""
+    """Decode a name or path on disk as UTF-8. Other bytes become surrogates."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def encode_name(name: str) -> bytes:
-    """Return the bytes on disk of a name or path from decode_name."""
+    """Return the bytes on disk of a name or path that decode_name returned."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def portable_path(path: str | os.PathLike[str]) -> str:
-    """Return a path of this process, decoded by decode_name instead of by the locale."""
+    """Return a path of this process as decode_name would return it, independent of the locale."""
     return decode_name(os.fsencode(path))
 
 
 def source_path(source: str, key: str) -> bytes:
-    """Return the path of the file with this key; `source` is SOURCE from portable_path."""
+    """Return the path of the file with this key. `source` is SOURCE as returned by portable_path."""
     return os.path.join(encode_name(source), encode_name(key_to_path(key)))
 
 
 def key_to_path(key: str) -> str:
-    """Return the relative path with this key, with surrogates for bytes that are not UTF-8."""
+    """Return the relative path with this key. Bytes that are not UTF-8 are surrogates."""
     if "%" not in key:
         return key
     return decode_name(_ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), key.encode()))

@@ -1,4 +1,4 @@
-"""The options of `dataprep shard`, as one frozen dataclass; each field is a command-line option."""
+"""The options of `dataprep shard` as a frozen dataclass. Each field is a command-line option."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -33,7 +33,7 @@ BEHAVIOUR = frozenset(
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit of rejected files: a number, or a fraction of the candidate files."""
+    """A limit on rejected files: a number, or a fraction of the candidate files."""
 
     limit: float
     is_share: bool
@@ -48,13 +48,14 @@ class Budget:
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Options of a shard job. Sizes are in bytes, sides in pixels, `val` and `test` are fractions of each class.
+    """Options of a shard job.
 
-    `workers` None is one per core. `shard_size` None is 512 MiB, less for small datasets (see plan.sizes).
-    `num_shards` is for train; shards of other splits have about the same size. `prove` is the decode check: decode,
-    rows (only read) or off. `warnings` is the action for images that the decoder accepts with a warning: reject, or
-    keep (write and count). `deadline` is the limit in seconds for reading a file or decoding an image. Without
-    `dask_address` and `dask_scheduler_file` the engine dask starts a local cluster. For `depth_*` see Policy.
+    Sizes are in bytes, sides in pixels. `val` and `test` are fractions of each class. If `workers` is None, there is
+    one per core. If `shard_size` is None, it is 512 MiB, or less for small datasets (see plan.sizes). `num_shards` is
+    for train; shards of other splits have about the same size. `prove` is the decode check: decode, rows (only read) or
+    off. `warnings` is the action for images that the decoder accepts with a warning: reject, or keep (write and count).
+    `deadline` is the limit in seconds for reading a file or decoding an image. Without `dask_address` and
+    `dask_scheduler_file` the engine dask starts a local cluster. For `depth_*` see Policy.
     """
 
     layout: str = "auto"

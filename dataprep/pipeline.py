@@ -58,10 +58,11 @@ REBUILDS = 3  # attempts to build shards while files of SOURCE disappear and rea
 
 @dataclass(frozen=True)
 class Summary:
-    """The result of a finished job. `built` counts the shards of this run, `seconds` is its time.
+    """The result of a finished job.
 
-    `stages` has the seconds per stage (see Built), `unfinished` names what an interrupted command has left in .work,
-    `not_copied` has the rejected files that could not be copied to --quarantine, with the problem.
+    `built` is the number of shards built in this run, `seconds` is its duration. `stages` has the seconds per stage
+    (see Built). `unfinished` names files that an interrupted command has left in .work. `not_copied` has the rejected
+    files that could not be copied to --quarantine, with the problem.
     """
 
     out: str
@@ -97,11 +98,11 @@ class _Job:
 
 
 def shard(source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING) -> Summary:
-    """Turn the images below `source` into a sealed dataset in `out`. Called again after a kill, it resumes.
+    """Turn the images below `source` into a sealed dataset in `out`. If it is called again after a kill, it resumes.
 
-    A sealed dataset that is replaced remains unchanged until the new one is complete. Raises DataprepError for wrong
-    options, DataRejected for too many rejected files, TryLater if another job holds `out`, its disk is full, or
-    SOURCE is absent. dataset.json never describes files that are not there.
+    A sealed dataset that is replaced remains unchanged until the new one is complete. dataset.json never describes
+    files that do not exist. Raises DataprepError for wrong options, DataRejected for too many rejected files, and
+    TryLater if another job holds `out`, its disk is full, or SOURCE is absent.
     """
     job = _Job(source.absolute(), options, existing, progress, time.monotonic())
     with disk_errors(out):
@@ -139,7 +140,7 @@ def _check_unchanged(out: Path, job: _Job) -> None:
 
 
 def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
-    """Raise DataprepError if SOURCE is another path than in the plan of `out`, with other files."""
+    """Raise DataprepError if SOURCE has another path and other files than in the plan of `out`."""
     if not is_planned_path(plan, portable_path(job.source)):
         choose_layout(job.source, job.options)
         with sqlite_scratch(Workdir(out).folder):
@@ -154,7 +155,10 @@ def _compare_files(out: Path, job: _Job, plan: Plan) -> None:
 
 
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
-    """Plan, build the missing shards and seal, in `work`: OUT, or a folder in .work of OUT, which is `held`."""
+    """Plan, build the missing shards and seal, in `work`.
+
+    `work` is OUT, or a folder in .work of OUT, which is `held`.
+    """
     options = job.options
     shutil.rmtree(work.folder / RESTART, ignore_errors=True)  # of a --restart that was killed while planning
     presence = Presence(job.source, options.deadline)
@@ -175,7 +179,7 @@ def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
 
 
 def _build_all(plan: Plan, work: Workdir, job: _Job, presence: Presence) -> Built:
-    """Build the missing shards, and again those with files that were unreadable and are readable now."""
+    """Build the missing shards. Then build those again whose unreadable files are readable now."""
     options = job.options
     built = Built()
     readable: str | None = ""
@@ -188,7 +192,7 @@ def _build_all(plan: Plan, work: Workdir, job: _Job, presence: Presence) -> Buil
 
 
 def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Dataset, Built]:
-    """Build a new dataset in OUT/.work/`beside`; when it is sealed, replace the `old` one."""
+    """Build a new dataset in OUT/.work/`beside`. When it is sealed, replace the `old` one."""
     folder = held.folder / beside
     try:
         with Workdir(folder, held.out if beside == RETRY else None) as work:
@@ -203,7 +207,10 @@ def _replace(held: Workdir, beside: str, old: Dataset, job: _Job) -> tuple[Datas
 
 
 def check_source(source: Path, out: Path, options: ShardOptions) -> None:
-    """Raise an error for an unusable SOURCE before OUT is created; TryLater if `out` was planned from it."""
+    """Raise an error for an unusable SOURCE before OUT is created.
+
+    Raises TryLater if `out` was planned from it.
+    """
     planned = check_present(source, out, options.deadline)
     try:
         choose_layout(source, options)
@@ -257,7 +264,7 @@ def _find_duplicates(plan: Plan, work: Workdir) -> list[Duplicate]:
 
 
 def _drop_leaks(groups: list[Duplicate], plan: Plan, work: Workdir) -> bool:
-    """Exclude images of val and test from the train shards; return True if there are any."""
+    """Exclude images of val and test from the train shards. Return True if there are any."""
     dropped = duplicates.leaks_to_drop(groups)
     for shard in plan.shards:
         excluded = {item.key: dropped[item.key] for item in plan.items(shard) if item.key in dropped} if dropped else {}

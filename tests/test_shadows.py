@@ -43,7 +43,7 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path, program: str, way: st
     shadows, folder = (tmp_path, None) if way == "PYTHONPATH" else (None, tmp_path)
     code, out, said = run(program, shadows, "--help", module_in=folder)
     assert (code, out, said.count("\n")) == (1, "", 1)
-    assert said.startswith(f"Error: {path} is in the way: Python loads it as '{path.stem}' instead of ")
+    assert said.startswith(f"Error: {path} shadows a module: Python loads it as '{path.stem}' instead of ")
     assert said.endswith("PYTHONPATH\n" if shadows else "from another folder\n")
 
 
@@ -56,7 +56,7 @@ def test_a_package_called_like_the_program_is_noticed_by_the_console_script(
     path = put(tmp_path, program + kind)
     code, out, said = run(program, tmp_path, "--help")
     assert (code, out) == (1, "")
-    assert said.startswith(f"Error: {path} is in the way: Python loads it as '{program}'")
+    assert said.startswith(f"Error: {path} shadows a module: Python loads it as '{program}'")
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_what_a_program_does_not_need_may_be_there(tmp_path: Path, program: str,
 def test_a_file_that_fails_while_it_is_loaded_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "json.py", "from . import mine\n")
     code, _, said = run("dataprep", tmp_path, "--help")
-    assert (code, said.startswith(f"Error: {path} is in the way")) == (1, True)
+    assert (code, said.startswith(f"Error: {path} shadows a module")) == (1, True)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_what_only_mindspore_needs_is_named_when_it_cannot_be_imported(tmp_path:
     (tmp_path / "set").mkdir()
     code, _, said = run("trainer", tmp_path, "predict", "run", str(tmp_path / "set"))
     assert (code, said.splitlines()) == (1, [said.rstrip("\n")])
-    assert said.startswith(f"Error: {path} is in the way: Python loads it as 'dill'")
+    assert said.startswith(f"Error: {path} shadows a module: Python loads it as 'dill'")
 
 
 def test_a_copy_of_a_package_on_the_path_is_no_obstacle(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_an_error_of_our_own_is_blamed_on_no_script_or_factory(tmp_path: Path, m
         assert shadows.cause(error.value) is None
     with pytest.raises(ValueError, match="ours") as error:
         exec(compile("raise ValueError('ours')", str(tmp_path / "json.py"), "exec"))
-    assert f"{tmp_path / 'json.py'} is in the way" in str(shadows.cause(error.value))
+    assert f"{tmp_path / 'json.py'} shadows a module" in str(shadows.cause(error.value))

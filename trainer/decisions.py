@@ -9,7 +9,7 @@ from typing import Any
 from schemas.counting import many
 
 NOT_REQUESTED = "default"
-AS_STARTED = "as this run began"  # why of a setting that a resumed run keeps
+AS_STARTED = "as this run was started"  # why of a setting that a resumed run keeps
 LEAST_WIDTH = 40  # tables are not wrapped for narrower terminals
 GAP = "  "
 

@@ -18,9 +18,9 @@ TRANSIENT = frozenset({"vanished", "changed", "unreadable", "stalled", "permissi
 
 
 class Presence:
-    """Identity of SOURCE when this object was created. An unmounted share leaves another or an empty folder.
+    """The identity of SOURCE when this object was created.
 
-    SOURCE may take `deadline_s` seconds to answer.
+    If a share is unmounted, SOURCE is another folder or an empty one. SOURCE may take `deadline_s` seconds to answer.
     """
 
     def __init__(self, source: Path, deadline_s: float) -> None:
@@ -43,7 +43,10 @@ class Presence:
                     raise self._away(folder, "it is empty")
 
     def _in_time(self, query: Callable[[], object]) -> object:
-        """Return the result of `query`, run in a thread, since access to a hanging mount cannot be interrupted."""
+        """Return the result of `query`.
+
+        It runs in a thread, because access to a hanging mount cannot be interrupted.
+        """
         answer: list[object] = []
 
         def ask() -> None:
@@ -79,9 +82,10 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def watch(entries: Iterable[ScanEntry], source: Path, presence: Presence) -> Iterator[ScanEntry]:
-    """Yield the entries of a scan of `source`; raise TryLater if SOURCE was unavailable meanwhile.
+    """Yield the entries of a scan of `source`.
 
-    A file that is missing in the plan stays missing, so files that could not be read are checked again at the end.
+    Raises TryLater if SOURCE was unavailable during the scan. A file that is missing in the plan stays missing, so
+    files that could not be read are checked again at the end.
     """
     missed = []
     try:
@@ -99,9 +103,9 @@ def watch(entries: Iterable[ScanEntry], source: Path, presence: Presence) -> Ite
 
 
 def look_again(plan: Plan, work: Workdir, max_bytes: int, presence: Presence, deadline_s: float) -> str | None:
-    """Schedule shards for a rebuild if a file that could not be read is readable now; return the first such file.
+    """Schedule shards for a rebuild if a file that could not be read is readable now.
 
-    Raise TryLater if SOURCE is unavailable.
+    Returns the first such file. Raises TryLater if SOURCE is unavailable.
     """
     first = None
     for shard, keys in _transient_rejects(plan, work).items():
@@ -128,7 +132,10 @@ def _wanted(plan: Plan, shard: PlannedShard, keys: set[str], work: Workdir, max_
 
 
 def _first_readable(wanted: list[Wanted], deadline_s: float) -> str | None:
-    """Return the first key that can be read, None if there is none or a file stalls: each would cost the deadline."""
+    """Return the first key that can be read; None if there is none or if a read takes too long.
+
+    The search ends at the first slow file, because each one would take the whole deadline.
+    """
     for item, data in read_ahead(wanted, deadline_s):
         if not isinstance(data, Refusal):
             return item.key

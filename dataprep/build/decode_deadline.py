@@ -1,6 +1,7 @@
-"""Limit the CPU time of decoding one image, also while a codec loops in C and holds the interpreter lock.
+"""Limit the CPU time for decoding one image.
 
-Only user-mode CPU time counts (ITIMER_VIRTUAL), so a worker that was stopped or swapped out does not exceed the limit.
+The limit also works while a codec loops in C and holds the interpreter lock. Only user-mode CPU time counts
+(ITIMER_VIRTUAL), so a worker that was stopped or swapped out does not exceed the limit.
 """
 
 import faulthandler
@@ -20,9 +21,9 @@ class DecodeTimeout(BaseException):
 class DecodeDeadline:
     """A context manager around the decoding of each image. It owns the CPU timer of this process until `close`.
 
-    With `killable`, the stack is written to `note` and the process ends when an image takes longer than `seconds`.
-    Otherwise (serial engine) DecodeTimeout is raised once the codec returns to Python. There is no limit in a second
-    thread that builds in this process, and without `killable` outside the main thread.
+    If `killable`, and an image takes longer than `seconds`, the stack is written to `note` and the process ends.
+    Otherwise (serial engine) DecodeTimeout is raised when the codec returns to Python. There is no limit in a second
+    thread that builds in this process, or outside the main thread if not `killable`.
     """
 
     def __init__(self, seconds: float, note: Path, killable: bool) -> None:

@@ -28,7 +28,7 @@ def raise_on_signals() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Delay signals; raise the first one at the end. For blocks of at most a second."""
+    """Delay signals and raise the first one at the end. Use it for blocks of at most one second."""
     global _deferring, _pending
     _deferring += 1
     try:

@@ -1,4 +1,7 @@
-"""Lock file: one job at a time per folder, also between machines with a shared file system and similar clocks."""
+"""Lock file that allows one job at a time per folder.
+
+It also works between machines that share a file system and have similar clocks.
+"""
 
 import fcntl
 import json
@@ -71,7 +74,7 @@ class Lock:
 
 
 def running_holder(path: Path) -> str | None:
-    """Return the apparent holder of the lock file at `path`, None if there is none. Does not take the lock."""
+    """Return the apparent holder of the lock file at `path`; None if there is none. The lock is not taken."""
     try:
         with path.open() as file:
             holder = _read(file)

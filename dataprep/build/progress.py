@@ -14,10 +14,10 @@ class Progress(Protocol):
         """Report the number of files found so far."""
 
     def planned(self, plan: Plan, missing: Mapping[PlannedShard, str]) -> None:
-        """Report the shards to build and the reason of each; called again before each rebuild."""
+        """Report the shards to build and the reason for each. It is called again before each rebuild."""
 
     def under_way(self, items: int) -> None:
-        """Report the number of files processed in unfinished shards; called about twice per second."""
+        """Report the number of files processed in unfinished shards. It is called about twice per second."""
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
         """Report a committed shard."""
@@ -26,4 +26,4 @@ class Progress(Protocol):
         """Report that SOURCE moved from `before` to `now` with the same files."""
 
     def fallback(self, what: str) -> None:
-        """Report that another engine than the requested one is in effect; may repeat the same message."""
+        """Report that another engine than the requested one is used. The same message may be repeated."""

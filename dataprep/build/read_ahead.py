@@ -1,4 +1,4 @@
-"""Read planned files ahead, without blocking on a FIFO or a stalled mount."""
+"""Read planned files ahead without blocking on a FIFO or a hanging mount."""
 
 import os
 import queue
@@ -18,7 +18,7 @@ READ_AHEAD_BYTES = 16 << 20
 
 
 class Wanted(NamedTuple):
-    """A file to read: its path, its planned item, and the limit of its size in bytes."""
+    """A file to read: its path, its planned item, and its maximum size in bytes."""
 
     path: str | bytes
     item: PlannedItem
@@ -28,11 +28,11 @@ class Wanted(NamedTuple):
 def read_ahead(
     wanted: Iterable[Wanted], deadline_s: float
 ) -> Generator[tuple[PlannedItem, bytes | Refusal], None, None]:
-    """Yield each item with its bytes, or with a Refusal if it is not the regular file that was planned; in order.
+    """Yield each item in order, with its bytes or with a Refusal if it is not the regular file that was planned.
 
     A thread reads ahead while images are decoded, which hides the latency of a disk or network. A file that takes
-    longer than `deadline_s` seconds is rejected and its thread abandoned. At most READ_AHEAD_BYTES are read ahead, not
-    counting one file.
+    longer than `deadline_s` seconds is rejected and its thread is abandoned. At most READ_AHEAD_BYTES are read ahead,
+    not counting one file.
     """
     source = iter(wanted)
     ahead: deque[Wanted] = deque()
@@ -82,7 +82,7 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
 
 
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
-    """Return the bytes of a planned file; raise Refusal if it is too large, or not the planned regular file."""
+    """Return the bytes of a planned file. Raise Refusal if it is too large or not the planned regular file."""
     if item.size > max_bytes:
         raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:
@@ -110,5 +110,5 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
 
 
 def _unreadable(error: OSError) -> Exception:
-    """Return a Refusal, or MemoryError if the machine is short of memory."""
+    """Return a Refusal, or MemoryError if memory is short on this machine."""
     return MemoryError(error.strerror) if is_shortage(error) else Refusal("unreadable", error.strerror or str(error))

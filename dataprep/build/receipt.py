@@ -1,4 +1,4 @@
-"""Task and Receipt: input and output of a worker, and the notes it writes per row."""
+"""Task and Receipt, the input and output of a worker, and the notes that it writes per row."""
 
 import json
 from collections import Counter
@@ -22,8 +22,10 @@ LATE = "late"  # not empty if the worker was killed because the current image to
 
 
 class NotedRow(NamedTuple):
-    """Notes about a written row: image size in pixels; digests of the source file, its pixels, the stored image and the
-    stored row (see row_digest; empty in notes of earlier versions).
+    """Notes about a written row.
+
+    The image size is in pixels. The digests are those of the source file, its pixels, the stored image and the stored
+    row. The row digest (see row_digest) is empty in notes of earlier versions.
     """
 
     key: str
@@ -37,7 +39,7 @@ class NotedRow(NamedTuple):
 
 
 def blob_digest(data: bytes) -> str:
-    """Return 16 bytes of SHA-256 in hex: with processor support it is 2.3 times as fast as BLAKE2b."""
+    """Return 16 bytes of SHA-256 in hex. With processor support SHA-256 is 2.3 times as fast as BLAKE2b."""
     return sha256(data).hexdigest()[:32]
 
 
@@ -58,11 +60,12 @@ Excluded = dict[str, tuple[str, str]]  # key -> reason, detail
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to build: picklable, and complete for a worker on any machine that sees the same folders.
+    """One shard to build.
 
-    The worker makes its folder in `attempts`. `names` are all shards of the split. `excluded` are files rejected after
-    an earlier build; `fixed` gives size and time of files that the user changed since the plan was made. Images are
-    `decoded_later` if a decode check follows. `killable` allows ending the process at the decode deadline.
+    A task can be pickled. It is complete for a worker on any machine that sees the same folders. The worker creates its
+    folder in `attempts`. `names` are all shards of the split. `excluded` are files rejected after an earlier build.
+    `fixed` has size and time of files that the user changed since the plan was made. Images are `decoded_later` if a
+    decode check follows. `killable` is True if the process may be ended at the decode deadline.
     """
 
     shard: PlannedShard
@@ -83,7 +86,7 @@ class Task:
 
 @dataclass
 class Moments:
-    """Sums over images of the mean and the mean square of each RGB channel."""
+    """Sums over images of the mean and mean square of each RGB channel."""
 
     images: int = 0
     mean: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
@@ -98,11 +101,11 @@ class Moments:
 
 @dataclass
 class Receipt:
-    """Record of a built shard: digests of its files, rejected files, changes to images.
+    """Record of a built shard: digests of its files, rejected files, and changes to images.
 
     `warnings` counts written images per warning. `excluded` are the keys in Task.excluded. `seconds` is the worker's
-    time per stage: read, decode, encode, write; `all` is the total. `attempt` is the folder with the files before the
-    commit; it is not saved.
+    time per stage: read, decode, encode, write. `all` is the total. `attempt` is the folder with the files before the
+    commit, and is not saved.
     """
 
     shard: Shard
@@ -135,7 +138,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: bytes) -> "Receipt":
-        """Read a receipt; raise ValueError, KeyError or TypeError if it is damaged."""
+        """Read a receipt. Raise ValueError, KeyError or TypeError if it is damaged."""
         value = json.loads(data)
         return cls(
             shard=Shard(**value["shard"]),

@@ -45,7 +45,10 @@ def _read_digests(work: Workdir, shard: Shard) -> Iterator[bytes]:
 
 
 def digests_of(path: Path) -> Iterator[bytes]:
-    """Yield the digest of each row of an intact shard, from its data; raise ContractError if a row cannot be read."""
+    """Yield the digest of each row of an undamaged shard, computed from its data.
+
+    Raises ContractError if a row cannot be read.
+    """
     with ShardReader(path) as reader:
         for number, stored in reader.stored():
             if stored is None:
@@ -54,9 +57,10 @@ def digests_of(path: Path) -> Iterator[bytes]:
 
 
 class SealedDigests:
-    """The file of row digests of a sealed dataset, at `path`. Without `full` only its size is checked.
+    """The file of row digests of a sealed dataset, at `path`.
 
-    `problem` describes how it differs from the sealed file; None if it is equal, or if none was sealed.
+    If not `full`, only its size is checked. `problem` describes how the file differs from the sealed file. It is None
+    if they are equal or if no file was sealed.
     """
 
     def __init__(self, path: Path, dataset: Dataset, full: bool = True) -> None:
@@ -90,7 +94,7 @@ class SealedDigests:
         return None
 
     def of(self, shard: Shard) -> Iterator[bytes | None]:
-        """Yield the sealed digest of each row of `shard`; None for each if the file is missing or damaged."""
+        """Yield the sealed digest of each row of `shard`; None for each row if the file is missing or damaged."""
         if not self.sealed or self.problem:
             yield from (None for _ in range(shard.rows))
             return

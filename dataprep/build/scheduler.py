@@ -1,4 +1,4 @@
-"""Build, check and commit the shards of a plan that have no receipt, until none is missing."""
+"""Build, check and commit all shards of a plan that have no receipt."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -52,9 +52,10 @@ class WorkerDied(Exception):
 
 @dataclass
 class Built:
-    """Names of the shards that were built, and worker seconds per stage (see Receipt; `prove` is the decode check).
+    """Names of the shards that were built, and worker seconds per stage.
 
-    A shard that was built twice counts once. `not_copied` are rejected files that could not be copied to --quarantine.
+    For the stages see Receipt; `prove` is the decode check. A shard that was built twice counts once. `not_copied` are
+    rejected files that could not be copied to --quarantine.
     """
 
     names: set[str] = field(default_factory=set)
@@ -77,7 +78,7 @@ class Built:
 
 
 def worker_count(plan: Plan, options: ShardOptions) -> int:
-    """Return --workers, or as many worker processes as the usable cores and memory allow."""
+    """Return --workers, or the number of worker processes that the usable cores and memory allow."""
     if options.workers:
         return options.workers
     return fitting_workers(usable_cores(), usable_memory(), plan.largest_bytes, options.prove != "off")
@@ -88,7 +89,8 @@ def build_missing(
 ) -> Built:
     """Build every shard that has no receipt.
 
-    Raise DataprepError if that is impossible, and TryLater if files vanish because SOURCE is unavailable (`presence`).
+    Raises DataprepError if that is not possible, TryLater if files disappear because SOURCE is unavailable (see
+    `presence`).
     """
     built = Built()
     deaths: Counter[str] = Counter()
@@ -154,7 +156,7 @@ def _decode_check(work: Workdir, options: ShardOptions, pool: WorkerPool) -> Abs
 def _results(
     pool: WorkerPool, tasks: Iterator[Task], decode_check: DecodeCheck, work: Workdir, progress: Progress
 ) -> Iterator[tuple[Receipt, DecodeResult, PlannedShard]]:
-    """Yield shards as they are built and checked. Shards are built while others are checked."""
+    """Yield shards when they are built and checked. Building and checking run in parallel."""
     building: dict[Future[Receipt], PlannedShard] = {}
     checking: dict[Future[DecodeResult], tuple[Receipt, PlannedShard]] = {}
     try:
@@ -186,7 +188,7 @@ def _results(
 
 
 def _exclude_slow(shard: str, options: ShardOptions, work: Workdir, deaths: Counter[str]) -> bool:
-    """Exclude images of `shard` that repeatedly exceeded the decode deadline; return True if there are any."""
+    """Exclude images of `shard` that repeatedly exceeded the decode deadline. Return True if there are any."""
     known = work.notes("excluded").get(shard, {})
     slow = [key for key, times in work.timeouts(shard).items() if times >= MAX_TIMEOUTS and key not in known]
     if slow:
@@ -253,7 +255,7 @@ def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Count
 
 
 def geometry(plan: Plan, work: Workdir) -> dict[str, Geometry]:
-    """Return the header and page size per split: as planned, or larger if rows did not fit."""
+    """Return the header and page size per split. They are as planned, or larger if rows did not fit."""
     larger = work.notes("pages")
     planned = {split: plan.geometry(split) for split in plan.splits()}
     return {split: replace(size, page_size=larger.get(split, size.page_size)) for split, size in planned.items()}

@@ -1,4 +1,4 @@
-"""Versions of the code, libraries and machine that, besides images and options, determine the written bytes."""
+"""Versions of the code, libraries and machine that affect the written bytes."""
 
 import hashlib
 import platform

@@ -33,9 +33,9 @@ OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re
 
 
 class Workdir:
-    """OUT and OUT/.work. Entering it takes the lock; raises TryLater if another job holds it.
+    """OUT and OUT/.work. Entering it takes the lock and raises TryLater if another job holds it.
 
-    `base` is the sealed dataset of which this job rebuilds some shards; the other shards are only there.
+    `base` is the sealed dataset of which this job rebuilds some shards. The other shards exist only there.
     """
 
     def __init__(self, out: Path, base: Path | None = None) -> None:
@@ -191,7 +191,7 @@ class Workdir:
         kill_point("exclude.saved")
 
     def forget(self, shard: str, fixed: dict[str, tuple[int, int]]) -> None:
-        """Schedule `shard` for a rebuild with the new sizes and times of `fixed` files and without exclusions."""
+        """Schedule `shard` for a rebuild without exclusions, with the new sizes and times of `fixed` files."""
         self.add_notes("mended", {shard: self.notes("mended").get(shard, {}) | fixed})
         self.add_notes("excluded", {shard: {}})
         self.rebuild(shard)
@@ -203,7 +203,7 @@ class Workdir:
     def start_from(self, base: "Workdir", fixed: dict[str, dict[str, tuple[int, int]]]) -> None:
         """Copy the job of the sealed dataset `base` and schedule the shards of `fixed` for a rebuild.
 
-        The plan is copied last: without it there is no job, and the next command starts over.
+        The plan is copied last. Without a plan there is no job, so the next command starts again.
         """
         for path in (*listing(base._receipts, "*.json"), *(base.folder / name for name in (*NOTES, RUN_LOG))):
             if path.is_file():
@@ -225,7 +225,7 @@ class Workdir:
         return saved
 
     def seal(self, dataset: Dataset, rejects: list[Reject], duplicates: Iterable[Mapping[str, object]]) -> None:
-        """Write the lists, then dataset.json, which marks the dataset as complete."""
+        """Write the lists, then dataset.json. With dataset.json the dataset is complete."""
         write_whole(self.out / REJECTS, json_lines(reject.to_dict() for reject in rejects))
         (self.folder / REJECTS).unlink(missing_ok=True)
         kill_point("seal.rejects")
@@ -263,7 +263,7 @@ def json_lines(values: Iterable[Mapping[str, object]]) -> bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically, also with respect to a power failure."""
+    """Write a file atomically. It is also complete after a power failure."""
     write_pieces(path, (data,))
 
 
@@ -316,6 +316,9 @@ def _move(part: Path, path: Path) -> None:
 
 
 def rename_into(part: Path, path: Path) -> None:
-    """Rename a complete file and give it the folder's group if permitted; the caller syncs the folder."""
+    """Rename a complete file and give it the group of the folder if permitted.
+
+    The caller syncs the folder.
+    """
     give_group(part, path.parent.stat().st_gid)
     os.replace(part, path)

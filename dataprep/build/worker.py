@@ -1,4 +1,7 @@
-"""Build one shard in a worker process: picklable, idempotent, silent. The parent commits its attempt folder."""
+"""Build one shard in a worker process.
+
+The task can be pickled and repeated, and prints nothing. The parent commits the attempt folder.
+"""
 
 import json
 import os
@@ -40,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class PagesTooSmall(Exception):
-    """The pages of a split are too small; build it again with pages of `page_size` bytes."""
+    """The pages of a split are too small. The split must be built again with pages of `page_size` bytes."""
 
     def __init__(self, split: str, page_size: int) -> None:
         super().__init__(split, page_size)
@@ -52,7 +55,7 @@ def start_process() -> None:
     """Make a worker process silent and single-threaded, and end it when its parent ends.
 
     Codecs print to file descriptor 2 from C, and only the parent may use the terminal. There is one worker per core, so
-    further threads of a decoder or BLAS would only compete.
+    additional threads of a decoder or BLAS would only compete.
     """
     import signal
 
@@ -77,8 +80,8 @@ def _end_with_parent() -> None:
 def build_shard(task: Task) -> Receipt:
     """Write the shard of `task` and its index, synced, into a new folder below task.attempts.
 
-    The receipt lists rejected files, ROWS beside the shard lists written rows. Raise PagesTooSmall, MemoryShortage,
-    and OSError for a disk failure.
+    The receipt lists rejected files. ROWS beside the shard lists written rows. Raises PagesTooSmall if a row does not
+    fit, MemoryShortage if memory is short, OSError if the disk fails.
     """
     build: _Build | None = None
     try:
@@ -166,7 +169,7 @@ class _Build:
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
 
     def add(self, item: PlannedItem, data: bytes | Refusal, writer: ShardWriter, rows: TextIO) -> None:
-        """Write one row; raise Refusal to reject the file."""
+        """Write one row. Raise Refusal to reject the file."""
         if item.key in self._task.excluded:
             raise Refusal(*self._task.excluded[item.key])
         if isinstance(data, Refusal):
@@ -235,7 +238,10 @@ def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> N
 
 
 def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[bytes, bytes]:
-    """Write a row and return its blob and raw part; raise Refusal or PagesTooSmall if no page can hold it."""
+    """Write a row and return its blob and raw part.
+
+    Raises Refusal if no page can hold the row, PagesTooSmall if a larger page can.
+    """
     try:
         return writer.write(row)
     except RowTooLarge as error:

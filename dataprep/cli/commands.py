@@ -32,7 +32,10 @@ JSON_HELP = "Print the result as one JSON object."
 
 
 def _settled(folder: Path, work: Callable[[], _T]) -> _T:
-    """Return what `work` returns, after finishing the replacement that a killed `shard` left unfinished in `folder`."""
+    """Return the result of `work`.
+
+    If a killed `shard` left an unfinished replacement in `folder`, finish it first.
+    """
     from dataprep.job.swap import settle
 
     def whole() -> _T:
@@ -70,7 +73,7 @@ def main() -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--images", default=1200, show_default=True, help="Number of images.")
 @click.option("--classes", type=click.IntRange(2, 10), default=6, show_default=True, help="Number of classes.")
-@click.option("--seed", default=0, show_default=True, help="The same seed draws the same images.")
+@click.option("--seed", default=0, show_default=True, help="Random seed.")
 def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     """Draw a small set of demo images into FOLDER, including a few broken and unusual files.
 
@@ -105,13 +108,13 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Approximate size of a shard.  [default: 512MiB; 1/16 of the dataset if that is less]")
 @click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, instead of --shard-size.")
 @click.option("--check", type=click.Choice(["decode", "header"]), default="decode", show_default=True,
-              help="decode: decode each image completely; header: read only its header.")
+              help="Check of each image. decode: decode it completely; header: read only its header.")
 @click.option("--prove", type=click.Choice(["decode", "rows", "off"]), default="decode", show_default=True,
               help="Check each shard with MindSpore: decode its images, only read its rows, or skip the check.")
 @click.option("--warnings", type=click.Choice(["reject", "keep"]), default="reject", show_default=True,
-              help="Damaged JPEGs that the decoder accepts with a warning: reject, or keep and count them.")
+              help="Damaged images that the decoder accepts with a warning: reject them, or keep and count them.")
 @click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
-              help="keep: JPEG stays JPEG, every other format becomes PNG.")
+              help="Format of the stored images. keep: JPEG stays JPEG, every other format becomes PNG.")
 @click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True,
               help="JPEG quality for re-encoded images.")
 @click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
@@ -129,7 +132,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-bytes", type=Size(), default="256MiB", show_default=True,
               help="Reject larger files without reading them.")
 @click.option("--depth-bits", type=click.IntRange(9, 16), default=16, show_default=True,
-              help="Significant bits of 16-bit values; 12 for 12-bit cameras and scanners.")
+              help="Number of significant bits in 16-bit values; 12 for 12-bit cameras and scanners.")
 @click.option("--depth-range", type=float, nargs=2, metavar="LOW HIGH",
               help="Map these values of 16-bit grey, 32-bit, signed and float pixels to 0 and 255.")
 @click.option("--ignore", multiple=True, metavar="PATTERN",
@@ -142,7 +145,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--workers", type=WorkersType(), default="auto", show_default=True,
               help="Number of worker processes; auto: one per core, fewer if memory is short.")
 @click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
-              help="process: worker processes; serial: in this process; dask: on a cluster, or a local one.")
+              help="process: worker processes; serial: this process; dask: a Dask cluster, by default a local one.")
 @click.option("--dask-address", metavar="URL", help="Address of the Dask scheduler, as tcp://host:8786.")
 @click.option("--dask-scheduler-file", type=PathType(path_type=Path, dir_okay=False), metavar="FILE",
               help="File to which the Dask scheduler wrote its address.")
@@ -159,7 +162,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--restart", is_flag=True, help="Plan the unfinished job in OUT again and delete what it has built.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
-              help="TOML file with these options; flags override its values, lists included.")
+              help="TOML file with option values. Command-line options override it; a repeated option replaces the "
+                   "list in the file.")
 @click.option("-v", "--verbose", is_flag=True, help="Report each shard and each rejected file.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and the result.")
 @click.pass_context
@@ -223,9 +227,9 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
         raise click.UsageError("give --depth-bits or --depth-range, not both")
 
 
-@main.command(short_help="Show the content of a dataset, or one record.")
+@main.command(short_help="Show the content of a dataset or one record.")
 @click.argument("path", type=PathType(path_type=Path, exists=True))
-@click.option("--split", help="train, val or test.  [default: the first]")
+@click.option("--split", help="Split: train, val or test.  [default: the first]")
 @click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
 @click.option("--key", help="Show the record with this key.")
 @click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
@@ -258,7 +262,8 @@ def inspect(path: Path, split: str | None, row: int | None, key: str | None, sav
 
 @main.command(short_help="Check that a dataset is unchanged since it was sealed.")
 @click.argument("out", type=SEALED)
-@click.option("--quick/--full", help="Check only sizes, index digests and row counts, or every byte.  [default: full]")
+@click.option("--quick/--full",
+              help="quick: check sizes, index digests and row counts; full: check every byte.  [default: full]")
 @click.option("--decode", is_flag=True, help="Also decode every image with MindSpore.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("-q", "--quiet", is_flag=True, help="Print only the result.")
@@ -312,7 +317,7 @@ def repair(out: Path, salvage: Path | None, as_json: bool, quiet: bool) -> None:
 
 @main.command(short_help="Write one HTML page about a dataset.")
 @click.argument("out", type=SEALED)
-@click.option("--out", "page", type=PATH, metavar="FILE", help="Where to write the page.  [default: OUT/report.html]")
+@click.option("--out", "page", type=PATH, metavar="FILE", help="Page to write.  [default: OUT/report.html]")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("-q", "--quiet", is_flag=True, help="Print only the result.")
 def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:

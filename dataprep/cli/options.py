@@ -92,7 +92,10 @@ def check_finite(values: Mapping[str, object]) -> None:
 
 
 def class_names(path: Path) -> tuple[str, ...]:
-    """Return the class names of a file, in label order. Raise UsageError for no name or a repeated one."""
+    """Return the class names of a file, in label order.
+
+    Raises UsageError if the file has no name or a repeated one.
+    """
     try:
         names = [line for line in read_text(path).splitlines() if line.strip()]
     except Unusable as error:

@@ -25,7 +25,7 @@ OUT_OF_MEMORY = (
 
 
 class Command(click.Command):
-    """A command that first warns about lists of its --config file that a flag replaces."""
+    """A command that first warns about lists of its --config file that an option replaces."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -35,7 +35,7 @@ class Command(click.Command):
 
 
 class Program(click.Group):
-    """A group that reports errors the user can fix as `Error: ...` with an exit code; others keep their traceback."""
+    """A group that reports expected errors as `Error: ...` with an exit code. Other errors keep their traceback."""
 
     command_class = Command
 

@@ -22,7 +22,8 @@ RATE_OVER_S = 60.0  # window of the rate and of the time left
 class TerminalProgress:
     """Shows the progress of a job on `stream`, by default stderr.
 
-    `verbosity` below 0 shows only warnings, above 0 also every shard and every rejected file.
+    If `verbosity` is below 0, only warnings are shown. If it is above 0, every shard and every rejected file is shown
+    too.
     """
 
     def __init__(self, verbosity: int = 0, stream: TextIO | None = None) -> None:
@@ -46,7 +47,7 @@ class TerminalProgress:
             self._say_sometimes(f"scanning: {many(found, 'file')}")
 
     def planned(self, plan: Plan, missing: Mapping[PlannedShard, str]) -> None:
-        """Show the plan. Called again when shards must be rebuilt."""
+        """Show the plan. It is called again when shards must be rebuilt."""
         self.close()
         again = self._shards > 0  # images were rejected by the decode check, or pages were too small
         self.warn(() if again else plan.warnings)
@@ -88,7 +89,10 @@ class TerminalProgress:
             self.warn([what])
 
     def under_way(self, items: int) -> None:
-        """Update the bar; `items` counts the finished images of unfinished shards. Called about twice per second."""
+        """Update the bar. `items` counts the finished images of unfinished shards.
+
+        It is called about twice per second.
+        """
         self._show(self._done + items)
 
     def built(self, receipt: Receipt, planned: PlannedShard) -> None:
@@ -150,7 +154,7 @@ class TerminalProgress:
 
 
 class TerminalSteps:
-    """Shows the progress of one step after another on `stream`, by default stderr; nothing if `quiet`."""
+    """Shows the progress of successive steps on `stream`, by default stderr. Shows nothing if `quiet`."""
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

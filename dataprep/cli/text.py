@@ -67,7 +67,7 @@ def _(s: Summary) -> list[str]:
 
 
 def _time(stages: dict[str, float], seconds: float) -> str:
-    """Return the shares of the stages in the worker time, and of the decode check in the job's time."""
+    """Return each stage's share of the worker time, and the decode check's share of the job's time."""
     # Without a row in any shard, reading is the only stage.
     whole = max(1e-9, stages.get("all", 0.0))
     shares = sorted(((stages.get(name, 0.0) / whole, name) for name in WORKER_STAGES), reverse=True)

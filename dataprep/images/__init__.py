@@ -1,1 +1,1 @@
-"""Check one image: bytes in, bytes that the trainer can decode or a rejection with its reason out."""
+"""Check one image: from file bytes to bytes that the trainer can decode, or to a rejection with its reason."""

@@ -35,7 +35,7 @@ from schemas.images.policy import Notes, Policy, Refusal
 
 
 def keep_decoders_single() -> None:
-    """Make AVIF decode in the calling thread: by default its decoder starts one thread per core."""
+    """Make AVIF decode in the calling thread. By default its decoder starts one thread per core."""
     if "AVIF" in readable_formats():
         from PIL import AvifImagePlugin
 
@@ -43,11 +43,11 @@ def keep_decoders_single() -> None:
 
 
 def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
-    """Check an image file and apply the policy to it; raises Refusal for an image that is rejected.
+    """Check an image file and apply the policy to it. Raises Refusal if the image is rejected.
 
-    `want_pixels` requests the decoded image at full size, at the cost of a full decode. `read_later` is for a caller
-    that decodes each image completely afterwards, as the decode check does: only the beginning of a JPEG that passes
-    through is read here, which finds errors in its tables. Those crash MindSpore's decoder.
+    `want_pixels` requests the decoded image at full size, which needs a full decode. `read_later` is for a caller that
+    decodes each image completely afterwards, as the decode check does. Of a JPEG that passes through, only the
+    beginning is then read. This finds errors in its tables, which crash MindSpore's decoder.
     """
     if not data:
         raise Refusal("empty", "the file has no bytes")
@@ -71,7 +71,7 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
 
 
 def _png_warnings(data: bytes) -> tuple[str, ...]:
-    """Return warnings about the compressed pixels of a PNG; raises Refusal if they are damaged."""
+    """Return warnings about the compressed pixels of a PNG. Raises Refusal if the pixels are damaged."""
     problem = png_stream_problem(data)
     if problem and problem != EXTRA_DATA:
         raise Refusal(*problem)
@@ -114,7 +114,7 @@ def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
 
 
 def _check_chain(data: bytes, policy: Policy) -> Chain:
-    """Return the chain of the file, an empty one for data of unknown structure; raises Refusal for a broken one."""
+    """Return the chain of the file, an empty one if its structure is unknown. Raises Refusal if the chain is broken."""
     chain = walk_chain(data, policy.check == "header")
     if chain.problem:
         raise Refusal(chain.reason, chain.problem)
@@ -122,7 +122,7 @@ def _check_chain(data: bytes, policy: Policy) -> Chain:
 
 
 def _suffices(size: tuple[int, int], policy: Policy) -> bool:
-    """Return True if a JPEG of this size, without metadata, passes through by its header alone."""
+    """Return True if the header alone shows that a JPEG of this size, without metadata, passes through."""
     return policy.image_format in ("keep", "jpeg") and (policy.resize is None or min(size) <= policy.resize)
 
 
@@ -140,7 +140,10 @@ _START_BYTES = 4096
 
 
 def _read_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: bool, end: int) -> Image.Image | None:
-    """Read an opened file as far as the policy requires; return the image if it is decoded. Raises Pillow's errors."""
+    """Read an opened file as far as the policy requires. Return the image if it is decoded.
+
+    Raises Pillow's errors.
+    """
     if policy.check == "header" and not want_pixels:
         return None
     if want_pixels or image.format == "PNG":
@@ -160,7 +163,7 @@ def _read_through(data: bytes, image: Image.Image, policy: Policy, want_pixels: 
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Return width and height of the header in pixels; (0, 0) without a readable header."""
+    """Return width and height in pixels from the header; (0, 0) if the header is unreadable."""
     try:
         return _open(data, Policy(max_pixels=1 << 40)).size
     except Refusal:
@@ -168,10 +171,10 @@ def image_size(data: bytes) -> tuple[int, int]:
 
 
 def preview_image(data: bytes, side: int, max_pixels: int) -> Image.Image:
-    """Return the visible part of a file, even of one that normalise rejects: RGB or grey, no side longer than `side`.
+    """Return the visible part of a file, also of a file that normalise rejects.
 
-    Of a truncated file that is the part before its end. Raises Refusal if nothing is visible. Not thread-safe: it
-    switches Pillow to accept truncated files for the whole process.
+    The result is RGB or grey, and no side is longer than `side`. For a truncated file it is the part before the end.
+    Raises Refusal if nothing is visible. Not thread-safe: it makes Pillow accept truncated files in the whole process.
     """
     data = without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image: Image.Image = _open(data, Policy(max_pixels=max_pixels))

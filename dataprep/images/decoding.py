@@ -1,4 +1,4 @@
-"""Check an image without rejecting it for a shortage of memory on this machine."""
+"""Check an image without rejecting it because this machine is short of memory."""
 
 import re
 
@@ -33,13 +33,16 @@ def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: b
 
 
 def _needed(data: bytes, policy: Policy) -> int:
-    """Return an upper bound of the bytes for decoding; images above policy.max_pixels are rejected before."""
+    """Return an upper bound of the bytes for decoding. Images above policy.max_pixels are rejected earlier."""
     pixels = min(header_pixels(data), policy.max_pixels)
     return FIXED_BYTES + BYTES_PER_PIXEL * pixels + _FILE_FACTOR * len(data)
 
 
 def header_pixels(data: bytes) -> int:
-    """Return width x height of the header, without the libraries of WebP and AVIF, which need memory to open a file."""
+    """Return width x height from the header.
+
+    It does not use the libraries for WebP and AVIF, which need memory to open a file.
+    """
     if data[8:12] == b"WEBP":
         width, height = _webp_size(data)
     elif data[4:8] == b"ftyp":
@@ -55,7 +58,7 @@ def _big_endian_pair(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Return width and height in the first chunk of a WebP: extended (canvas), lossless or lossy."""
+    """Return width and height from the first chunk of a WebP: extended (canvas), lossless or lossy."""
     kind = data[12:16]
     if kind == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1

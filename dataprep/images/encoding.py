@@ -18,7 +18,10 @@ _MAX_JPEG_SIDE = 65_500  # pixels
 
 
 def reencode(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, messages: CodecMessages) -> Picture:
-    """Decode an opened image, apply the policy to its pixels and encode them; raises Refusal and Pillow's errors."""
+    """Decode an opened image, apply the policy to its pixels and encode them.
+
+    Raises Refusal if the image is rejected. Pillow's errors are not caught.
+    """
     source = str(opened.format)
     sampling = _sampling(opened)
     image, notes = apply_policy(opened, policy, messages.load)
@@ -41,10 +44,11 @@ def _target(source: str, policy: Policy) -> str:
 
 
 def _sampling(image: Image.Image) -> int:
-    """Return the chroma subsampling to encode a JPEG with: that of a JPEG source, so that no colour is lost.
+    """Return the chroma subsampling for encoding a JPEG.
 
-    Full for those that Pillow cannot write: CMYK, and half height, which half width becomes when the image is turned.
-    Measured on CMYK squares: mean difference 21 at 4:2:0, 2 at 4:4:4.
+    It is that of a JPEG source, so that no colour is lost. It is full (4:4:4) if Pillow cannot write that of the
+    source: CMYK, and half height, which results when an image of half width is turned. Measured on CMYK squares: mean
+    difference 21 at 4:2:0, 2 at 4:4:4.
     """
     if not isinstance(image, JpegImageFile):
         return _DEFAULT

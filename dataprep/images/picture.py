@@ -14,8 +14,8 @@ LEFT_OUT = frozenset(["trailer_dropped", "metadata_stripped", "chunk_dropped"])
 class Picture:
     """An image as it is written: JPEG or PNG `data`, its size in pixels, and the names of the changes.
 
-    `image` is the decoded image (mode RGB or L) if it was decoded at full size, else None. `encode_s` is the time of
-    encoding in seconds. `warnings` are names of oddities of the accepted image.
+    `image` is the decoded image (mode RGB or L) if it was decoded at full size, else None. `encode_s` is the encoding
+    time in seconds. `warnings` are names of unusual properties of the accepted image.
     """
 
     data: bytes
@@ -28,14 +28,14 @@ class Picture:
 
     @property
     def passed(self) -> bool:
-        """Return True if the encoded pixels are stored unchanged, whatever metadata was dropped."""
+        """Return True if the encoded pixels are stored unchanged. Metadata may have been dropped."""
         return LEFT_OUT.issuperset(self.changed)
 
     def deciding_bytes(self) -> bytes:
         """Return bytes that are equal for equal pixels, to detect duplicates.
 
-        For a JPEG that passed through, its pixel segments; otherwise the decoded pixels. So a JPEG equals one with
-        other metadata, but not the same image in another format.
+        For a JPEG that passed through, these are its pixel segments, otherwise the decoded pixels. So a JPEG equals a
+        JPEG with other metadata, but not the same image in another format.
         """
         if self.passed and self.data.startswith(b"\xff\xd8"):
             return jpeg_pixels(self.data)

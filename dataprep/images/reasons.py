@@ -10,7 +10,7 @@ _HEAD = 2100  # bytes: covers the magic bytes furthest from the start
 
 
 def reason_of_unknown(data: bytes) -> tuple[str, str]:
-    """Return reason and detail of data in no readable format."""
+    """Return reason and detail for data in a format that is not read."""
     if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
         return "unsupported_format", f"it is a {kind}"
     if data.startswith(TIFF_MAGICS) and (kind := describe_tiff(data)):
@@ -32,7 +32,7 @@ def reason_of_head(head: bytes) -> str | None:
 
 
 def reason_of_error(error: Exception) -> tuple[str, str]:
-    """Return reason and detail of an error that a parser or codec of Pillow raised."""
+    """Return reason and detail for an error that a parser or codec of Pillow raised."""
     text = f"{error}" or type(error).__name__
     if text.startswith("Unsupported"):
         return "unsupported_format", text[:200]

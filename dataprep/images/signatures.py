@@ -1,4 +1,4 @@
-"""Recognise the format of a file by its first bytes; the name is never used."""
+"""Recognise the format of a file by its first bytes. The file name is not used."""
 
 import re
 import struct
@@ -148,19 +148,22 @@ _TARGA_BITS = {1: (8,), 2: (15, 16, 24, 32), 3: (8, 16), 9: (8,), 10: (15, 16, 2
 
 
 def is_readable(head: bytes) -> bool:
-    """Return True if the first bytes (32 are enough) are those of a format that is read."""
+    """Return True if the first bytes (32 are enough) are those of a supported format."""
     if head.startswith(_READ) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return True
     return bool(re.match(rb"P[1-6]\s", head)) or (head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"))
 
 
 def looks_like_image(head: bytes) -> bool:
-    """Return True if the first bytes (32 are enough) are those of an image, read here or not."""
+    """Return True if the first bytes (32 are enough) are those of an image, supported or not."""
     return is_readable(head) or describe_other(head)[0] == "unsupported_format"
 
 
 def describe_other(head: bytes) -> tuple[str, str]:
-    """Return reason code and name of data in an unreadable format; `head` is its first 2,100 bytes or more."""
+    """Return reason code and format name of data in an unsupported format.
+
+    `head` is its first 2,100 bytes or more.
+    """
     if head[4:8] == b"ftyp":
         return _describe_container(head[8:12])
     if is_targa(head, tail=b""):
@@ -192,9 +195,10 @@ def _describe_container(brand: bytes) -> tuple[str, str]:
 
 
 def is_targa(head: bytes, tail: bytes) -> bool:
-    """Return True for a Targa picture: by the footer of version 2, or by a header with all fields in range.
+    """Return True for a Targa picture.
 
-    `head` is the first 18 bytes of the file, `tail` the last 18.
+    It is recognised by the footer of version 2, or by a header with all fields in range. `head` is the first 18 bytes
+    of the file, `tail` the last 18.
     """
     if len(head) < 18:
         return False

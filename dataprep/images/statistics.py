@@ -9,9 +9,9 @@ _SQUARES = [value * value for value in _VALUES]
 
 
 def channel_moments(image: Image.Image) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Return the means of values and of squared values per RGB channel on 0..255, for mode RGB or L.
+    """Return the means of values and of squared values per RGB channel on 0..255.
 
-    The sums are exact, so the result is the same on every machine.
+    The mode is RGB or L. The sums are exact, so the result is the same on every machine.
     """
     counts = image.histogram() if image.mode == "RGB" else image.histogram() * 3
     pixels = image.width * image.height

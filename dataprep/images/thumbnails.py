@@ -1,4 +1,4 @@
-"""Make thumbnails in child processes: a file that crashes or hangs a decoder affects no other."""
+"""Make thumbnails in child processes. A file that crashes or hangs a decoder does not affect other files."""
 
 import base64
 import io
@@ -37,7 +37,7 @@ _Tag = TypeVar("_Tag")
 
 
 class Sheet(NamedTuple):
-    """Limits of a sheet: number of pictures, longer side of each in pixels, bytes of each."""
+    """Limits of a contact sheet: number of pictures, longer side of each in pixels, bytes of each."""
 
     pictures: int
     side: int
@@ -71,7 +71,10 @@ class Thumbnail:
 
 
 def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
-    """Return the largest sheet such that `sheets` of them fit into `budget_bytes`; the smallest if none fits."""
+    """Return the largest sheet such that `sheets` of them fit into `budget_bytes`.
+
+    Returns the smallest sheet if none fits.
+    """
     for pictures, side in SHEETS:
         sheet = Sheet(min(pictures, most), side, side * side // 4 + 500)
         if sheet.pictures * sheet.picture_bytes * sheets <= budget_bytes:
@@ -80,7 +83,10 @@ def choose_sheet(sheets: int, budget_bytes: int, most: int = 16) -> Sheet:
 
 
 class Thumbnailer:
-    """Context manager that makes thumbnails in child processes, which run `serve` and end on exit."""
+    """Context manager that makes thumbnails in child processes.
+
+    The children run `serve` and end on exit.
+    """
 
     def __init__(self, deadline_s: float = DEADLINE_S, serve: Callable[[Connection], None] | None = None) -> None:
         self._children = [_Child(deadline_s, serve or _serve) for _ in range(min(CHILDREN, usable_cores()))]
@@ -95,7 +101,10 @@ class Thumbnailer:
     def make(
         self, wanted: Iterable[tuple[_Tag, bytes | File]], sheet: Sheet
     ) -> Iterator[tuple[_Tag, Thumbnail | None]]:
-        """Yield a thumbnail of each picture, in order and with its tag; None for one that does not decode in time."""
+        """Yield a thumbnail of each picture, in order and with its tag.
+
+        Yields None for a picture that does not decode in time.
+        """
         idle, busy = deque(self._children), deque[tuple[_Tag, _Child]]()
         for tag, picture in wanted:
             if not idle:
@@ -173,7 +182,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
-    """Return a thumbnail within the limits of `sheet`, or None if nothing is visible. May be slow or crash."""
+    """Return a thumbnail within the limits of `sheet`; None if nothing is visible. It may be slow or crash."""
     data = picture if isinstance(picture, bytes) else _read(picture)
     try:
         image = preview_image(data, sheet.side, MAX_PIXELS) if data else None
@@ -199,7 +208,7 @@ def _is_flat(image: Image.Image) -> bool:
 
 
 def _read(file: File) -> bytes:
-    """Return the bytes of a file; empty if it has changed, is missing or too large."""
+    """Return the bytes of a file. They are empty if the file has changed, is missing or is too large."""
     try:
         descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):  # ValueError: a NUL in the name

@@ -1,4 +1,4 @@
-"""`dataprep shard --dry-run`: the plan, its size and its time, without writing anything."""
+"""`dataprep shard --dry-run`: estimate the plan, its size and its time without writing anything."""
 
 import sqlite3
 from contextlib import closing
@@ -24,7 +24,7 @@ CHECK_S_PER_MB = {"decode": 0.020, "rows": 0.0, "off": 0.0}
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A planned split; `class_rows` is in label order, `bytes` is the sum of the file sizes."""
+    """A planned split. `class_rows` is in label order. `bytes` is the sum of the file sizes."""
 
     rows: int
     shards: int
@@ -34,11 +34,12 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Preview:
-    """The result of a dry run. `seconds` and `bytes` (of all shards and indexes) are estimated from sampled images.
+    """The result of a dry run.
 
-    `known_rejects` counts by reason the files rejected by the scan, their size or their first bytes; the first bytes of
-    `looked_at` files were read. `stopped_by` names the reject limit that would stop the job, `target` describes the
-    content of OUT and what the job would do with it.
+    `seconds` and `bytes` (of all shards and indexes) are estimated from sampled images. `known_rejects` counts, by
+    reason, the files rejected by the scan, their size or their first bytes. `looked_at` is the number of files whose
+    first bytes were read. `stopped_by` names the reject limit that would stop the job. `target` describes the content
+    of OUT and what the job would do with it.
     """
 
     source: str
@@ -65,7 +66,10 @@ class Preview:
 def preview(
     source: Path, out: Path, options: ShardOptions, progress: Progress, existing: Existing = NOTHING
 ) -> Preview:
-    """Scan, plan and time a sample of the images. Raises DataprepError as the job itself would."""
+    """Scan, plan, and time a sample of the images.
+
+    Raises DataprepError as the job itself would.
+    """
     source = source.absolute()
     name = portable_path(source)
     check_schema(options)

@@ -1,4 +1,4 @@
-"""Images that are in a dataset more than once: the same file bytes, or the same pixels."""
+"""Find images that are in a dataset more than once, with the same file bytes or the same pixels."""
 
 import sqlite3
 from collections import Counter
@@ -15,7 +15,7 @@ EVAL = ("val", "test")
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Rows with the same image, in key order; `kind` is bytes if the files are equal, else pixels."""
+    """Rows with the same image, in key order. `kind` is bytes if the files are equal, else pixels."""
 
     kind: str
     keys: tuple[str, ...]
@@ -38,9 +38,9 @@ class Duplicate:
 
 
 def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) -> list[Duplicate]:
-    """Return the duplicates among the rows of these (split, rows file), in order of their first keys.
+    """Return the duplicates among the rows of these (split, rows file) pairs, in order of their first keys.
 
-    Rows are sorted on disk: memory grows with the duplicates, not with the rows.
+    Rows are sorted on disk, so memory grows with the number of duplicates, not of rows.
     """
     with closing(sqlite3.connect("")) as db:
         db.execute("CREATE TABLE row(pixels BLOB, file BLOB, key TEXT, split TEXT, label INT)")

@@ -28,7 +28,7 @@ _FLAGS = {NEXT: "--overwrite", RETRY: "--retry-rejects"}
 class Existing:
     """Options for the existing content of OUT.
 
-    `overwrite` replaces a sealed dataset, `restart` plans an unfinished job again, `retry_rejects` re-checks rejected
+    `overwrite` replaces a sealed dataset. `restart` plans an unfinished job again. `retry_rejects` re-checks rejected
     files of an unfinished job or a sealed dataset.
     """
 
@@ -39,7 +39,7 @@ class Existing:
     def beside(self, out: Path) -> str | None:
         """Return the folder in OUT/.work for a new dataset that replaces the sealed one; None to build in OUT.
 
-        Raises DataprepError for --restart on a sealed dataset.
+        Raises DataprepError if --restart is given for a sealed dataset.
         """
         if not (out / DATASET).is_file():
             return None
@@ -55,7 +55,7 @@ NOTHING = Existing()
 
 @contextmanager
 def still_sealed(out: Path) -> Iterator[None]:
-    """Append to every error whether OUT is still the old dataset."""
+    """Add to every error message whether OUT is still the old dataset."""
     try:
         yield
     except DataprepError as error:
@@ -78,7 +78,7 @@ def replaced_set(out: Path) -> Dataset:
 def check_replacement(out: Path, old: Dataset, plan: Plan) -> None:
     """Raise DataRejected if `plan` has no class of the `old` dataset, or less than a tenth of its rows.
 
-    Such a SOURCE is most often a mistyped path.
+    The usual cause is a mistyped SOURCE.
     """
     old_rows = [sum(counts) for counts in zip(*(split.class_rows for split in old.splits.values()), strict=True)]
     old_classes = {name for name, count in zip(old.classes, old_rows, strict=True) if count}
@@ -111,7 +111,7 @@ def file_names(dataset: Dataset) -> frozenset[str]:
 
 
 def unfinished(out: Path) -> str | None:
-    """Return a sentence about the unfinished replacement of the sealed dataset; None if there is none."""
+    """Return a sentence about the unfinished replacement of the sealed dataset; None if it is not being replaced."""
     for folder, flag in _FLAGS.items():
         unfinished_folder = out / WORK / folder
         if (unfinished_folder / WORK / PLAN).is_file():
@@ -123,7 +123,10 @@ def unfinished(out: Path) -> str | None:
 
 
 def check_present(source: Path, out: Path, deadline_s: float) -> bool:
-    """Return True if `out` was planned from `source`; then raise TryLater if it is missing or empty now."""
+    """Return True if `out` was planned from `source`.
+
+    In that case, raise TryLater if `source` is missing or empty now.
+    """
     folders = (out, *(out / WORK / name for name in _FLAGS))
     planned = any(portable_path(source) in _planned_from(folder) for folder in folders)
     if planned:
@@ -157,7 +160,7 @@ def restart(work: Workdir, write: Callable[[Path], None]) -> None:
 def retried(plan: Plan, source: str, work: Workdir) -> Fixed:
     """Return the shards with rejected files, and size and time of those files that exist below `source`.
 
-    Shards that an interrupted retry has built from the same files are left out.
+    Shards that an interrupted retry has built from the same files are not returned.
     """
     receipts, known = work.receipts(), work.notes("mended")
     fixed: Fixed = {}

@@ -1,4 +1,7 @@
-"""Estimates for a dry run: the size of the shards and the files that will be rejected, from a sample of the images."""
+"""Estimate, for a dry run, the size of the shards and the files that will be rejected.
+
+The estimates are made from a sample of the images.
+"""
 
 import os
 import time
@@ -45,9 +48,9 @@ class Sample:
 
 @dataclass
 class Known:
-    """Files that are known to be rejected without decoding: by the scan, by their size, by their first bytes.
+    """Files that are known to be rejected without decoding: by the scan, their size or their first bytes.
 
-    `looked_at` counts the files whose first bytes were read, `by_label` the rejects of each class.
+    `looked_at` is the number of files whose first bytes were read. `by_label` counts the rejects of each class.
     """
 
     reasons: Counter[str] = field(default_factory=Counter)
@@ -75,7 +78,10 @@ def try_sample(plan: Plan, options: ShardOptions) -> Sample:
 
 
 def set_bytes(plan: Plan, sample: Sample) -> int:
-    """Estimate the size of all shards and indexes. Pages are filled with rows as the writer does, from the sample."""
+    """Estimate the size of all shards and indexes.
+
+    Pages are filled with rows from the sample, as the writer does.
+    """
     if not sample.row_bytes:
         return 0
     # The sample gives the ratio of stored to file bytes, the plan the total.
@@ -90,7 +96,7 @@ def set_bytes(plan: Plan, sample: Sample) -> int:
 
 
 def _split_bytes(rows: Sequence[int], counts: Sequence[int], geometry: Geometry) -> int:
-    """Estimate the shards of a split, which hold `counts` rows; sizes of rows are taken from `rows` in turn."""
+    """Estimate the shards of a split, which hold `counts` rows. Row sizes are taken from `rows` in turn."""
     page = max(geometry.page_size, plan_sizes.larger_page(max(rows)) or 0)
     sizes = cycle(rows)
     total = packed = 0

@@ -1,4 +1,7 @@
-"""Checks before a job: OUT is empty, or has the same job, or is already complete; the disk has space."""
+"""Checks before a job starts.
+
+OUT must be empty, have the same job, or be complete. The disk must have enough space.
+"""
 
 import errno
 import os
@@ -28,9 +31,9 @@ _Change = tuple[str, object, object]  # option, old value, new value
 def check_target(
     out: Path, source: Path, quarantine: Path | None = None, replaced: frozenset[str] = frozenset()
 ) -> None:
-    """Raise DataprepError unless a job may write to `out`, which need not exist, and copy to `quarantine`.
+    """Raise DataprepError if a job must not write to `out` or copy to `quarantine`.
 
-    `replaced` names files of a dataset to be overwritten; they may exist without a plan.
+    `out` need not exist. `replaced` names files of a dataset to be overwritten. They may exist without a plan.
     """
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
@@ -49,7 +52,7 @@ def check_target(
 
 
 def check_schema(options: ShardOptions) -> None:
-    """Raise DataprepError for an invalid --schema, WrongUsage if there is no such schema or file."""
+    """Raise DataprepError if --schema is invalid, WrongUsage if there is no such schema or file."""
     try:
         find_record_kind(load_schema(options.schema).kind)
     except ContractError as error:
@@ -65,7 +68,7 @@ def check_options(plan: Plan, options: ShardOptions, out: Path) -> None:
 def is_planned_path(plan: Plan, source: str) -> bool:
     """Return True if `source` is the path in the plan, or resolves to it.
 
-    The planned path is not resolved: it may be on a server that does not answer.
+    The planned path is not resolved, because it may be on a server that does not answer.
     """
     return plan.source in (source, decode_name(os.path.realpath(encode_name(source))))
 
@@ -74,7 +77,7 @@ def check_inputs(
     plan: Plan, source: str, fixed: dict[str, Any], rescan: Callable[[], Iterator[ScanEntry]], out: Path,
     presence: Presence,
 ) -> None:  # fmt: skip
-    """Raise DataprepError for the first file that differs from the plan; TryLater if `source` is absent.
+    """Raise DataprepError for the first file that differs from the plan, TryLater if `source` is absent.
 
     The path may differ: only files, sizes and times are compared. `rescan` reads the folders again. `fixed` are files
     that the user has changed on purpose, see --retry-rejects.
@@ -89,13 +92,13 @@ def check_inputs(
         presence.require([difference[0]])
         if not is_planned_path(plan, source):
             raise DataprepError(
-                f"OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
+                f"the job in OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
                 f"{difference[1]} (copies must keep file times: cp -a, rsync -a); use the first SOURCE, "
                 f"{_new_start(out)}, or another OUT"
             )
         raise DataprepError(
-            f"SOURCE {plan.source} has changed since OUT {out} was started: '{difference[0]}' {difference[1]}; "
-            f"use {_new_start(out)}"
+            f"SOURCE {plan.source} has changed since the job in OUT {out} was started: "
+            f"'{difference[0]}' {difference[1]}; use {_new_start(out)}"
         )
 
 
@@ -113,18 +116,21 @@ def _changed(saved: dict[str, object], options: ShardOptions) -> list[_Change]:
 
 
 def _check_same(changes: list[_Change], out: Path) -> None:
-    """Raise DataprepError that names every change, if there are any."""
+    """Raise DataprepError if there are changes; the message names all of them."""
     if changes:
         before = ", ".join(f"{what} {_shown(old)}" for what, old, _ in changes)
         now = ", ".join(_shown(new) if len(changes) == 1 else f"{what} {_shown(new)}" for what, _, new in changes)
         raise DataprepError(
-            f"OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
+            f"the job in OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
             f"{_new_start(out)}, or another OUT"
         )
 
 
 def _new_start(out: Path) -> str:
-    """Return the option that starts again, for a sealed dataset, its unfinished replacement or an unfinished job."""
+    """Return the option that starts again.
+
+    It depends on whether OUT has a sealed dataset, its unfinished replacement, or an unfinished job.
+    """
     if out.parent.name == WORK:
         return "--overwrite --restart to start again" if out.name == NEXT else f"--retry-rejects after removing {out}"
     return "--overwrite to replace the sealed dataset" if (out / DATASET).is_file() else "--restart to start again"
@@ -137,8 +143,8 @@ def _shown(value: object) -> str:
 def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], None]) -> Dataset | None:
     """Return the sealed dataset in `out` if it has these options; None if nothing is sealed.
 
-    `check_source` is called with the plan, if there is one, and raises if SOURCE has other files.
-    Raises DataprepError if the dataset has other options, or its files have changed since it was sealed.
+    `check_source` is called with the plan, if there is one, and raises if SOURCE has other files. Raises DataprepError
+    if the dataset has other options, or if its files have changed since it was sealed.
     """
     if not (out / DATASET).is_file():
         return None
@@ -158,7 +164,10 @@ def completed(out: Path, options: ShardOptions, check_source: Callable[[Plan], N
 
 
 def check_space(out: Path, needed: int, beside: bool = False) -> None:
-    """Raise TryLater if the disk of `out` has less than `needed` bytes free. `beside`: an old dataset remains."""
+    """Raise TryLater if the disk of `out` has less than `needed` bytes free.
+
+    `beside` is True if an old dataset remains.
+    """
     free = free_bytes(out)
     if free is not None and free < needed:
         raise TryLater(
@@ -168,7 +177,7 @@ def check_space(out: Path, needed: int, beside: bool = False) -> None:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free bytes on the disk of `folder`; None if unknown: some FUSE mounts report 0 of 0."""
+    """Return the free bytes on the disk of `folder`; None if unknown. Some FUSE mounts report 0 of 0."""
     try:
         usage = shutil.disk_usage(folder)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Copies rejected files to the --quarantine folder. A failed copy does not stop the job."""
+"""Copy rejected files to the --quarantine folder. A failed copy does not stop the job."""
 
 import errno
 import os
@@ -28,14 +28,14 @@ class _Copy(NamedTuple):
 
 
 class _Failed(Exception):
-    """A file cannot be copied; the message says why."""
+    """A file cannot be copied. The message gives the reason."""
 
 
 def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: float) -> NotCopied:
-    """Copy rejected regular files to folder/<reason>/<key>. Return those that could not be copied.
+    """Copy rejected regular files to folder/<reason>/<key>. Return the files that could not be copied.
 
-    `source` is SOURCE from portable_path. A copy that makes no progress for `deadline_s` seconds is abandoned.
-    Raises OSError for errors of the whole folder.
+    `source` is SOURCE as returned by portable_path. A copy that makes no progress for `deadline_s` seconds is
+    abandoned. Raises OSError if the folder cannot be used.
     """
     failed: NotCopied = {}
     stalls = 0
@@ -64,7 +64,7 @@ def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: 
 
 
 class _Copier:
-    """A thread that copies files: reads from a hanging mount block and cannot be interrupted."""
+    """A thread that copies files. A read from a hanging mount blocks and cannot be interrupted."""
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue[_Copy | None] = queue.SimpleQueue()
@@ -74,14 +74,18 @@ class _Copier:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def copy(self, wanted: _Copy, deadline_s: float) -> None:
-        """Copy one file. Raises _Failed, OSError, and queue.Empty after `deadline_s` seconds without progress."""
+        """Copy one file.
+
+        Raises _Failed if the file cannot be copied, OSError if the folder cannot be used, and queue.Empty after
+        `deadline_s` seconds without progress.
+        """
         self._asked.put(wanted)
         while (answer := self._answers.get(timeout=deadline_s)) is not True:
             if isinstance(answer, BaseException):
                 raise answer
 
     def abandon(self) -> None:
-        """Stop using the thread. It discards its current copy if it ever continues."""
+        """Stop using the thread. If the thread continues later, it discards its current copy."""
         self._abandoned.set()
         self._asked.put(None)
 
@@ -100,7 +104,10 @@ class _Copier:
 
 
 def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
-    """Copy a regular file; `moved` is called for each piece. Raises _Failed, OSError for errors of the folder."""
+    """Copy a regular file. `moved` is called for each piece.
+
+    Raises _Failed if the file cannot be copied, OSError if the folder cannot be used.
+    """
     with _open(wanted.origin) as file:
         piece = read_piece(file)  # before writing: an unreadable file leaves no trace
         try:
@@ -141,5 +148,5 @@ def read_piece(file: BinaryIO) -> bytes:
 
 
 def _unreadable(error: OSError) -> Exception:
-    """Return _Failed for an unreadable file, or `error` itself for a memory shortage."""
+    """Return _Failed for an unreadable file. If memory is short, return `error` itself."""
     return error if is_shortage(error) else _Failed(f"cannot be read: {error.strerror}")

@@ -1,4 +1,4 @@
-"""Scans SOURCE: chooses its layout, lists every file, and raises an error for folders that cannot be listed."""
+"""Scan SOURCE: choose its layout, list every file, and raise an error if folders cannot be listed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +15,10 @@ from dataprep.sources.detect import detect_layout
 def scan(
     source: Path, layout: str, options: ShardOptions, progress: Progress, presence: Presence | None = None
 ) -> Iterator[ScanEntry]:
-    """Yield everything below `source`, with calls to `progress`.
+    """Yield everything below `source`. Report the progress to `progress`.
 
-    Raises DataRejected at the end if folders could not be listed; TryLater at once for temporary errors, and if SOURCE
-    disappears during the scan.
+    Raises DataRejected at the end if folders could not be listed. Raises TryLater immediately for temporary errors, and
+    if SOURCE disappears during the scan.
     """
     closed: list[ClosedFolder] = []
     entries = SOURCES[layout](source, options.walk)
@@ -35,5 +35,8 @@ def scan(
 
 
 def choose_layout(source: Path, options: ShardOptions) -> str:
-    """Return the requested or detected layout. Raises DataprepError if SOURCE is unreadable or ambiguous."""
+    """Return the requested or detected layout.
+
+    Raises DataprepError if SOURCE is unreadable or its layout is ambiguous.
+    """
     return detect_layout(source, options.walk, options.layout)

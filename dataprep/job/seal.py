@@ -1,4 +1,4 @@
-"""Seals a dataset: checks that no file is lost and reject limits hold, then writes dataset.json."""
+"""Seal a dataset: check that no file is lost and reject limits hold, then write dataset.json."""
 
 import os
 from collections import Counter
@@ -23,9 +23,10 @@ _OTHER_KIND = ("unsupported_format", "not_an_image")
 
 
 def seal(plan: Plan, work: Workdir, options: ShardOptions, groups: list[Duplicate]) -> tuple[Dataset, NotCopied]:
-    """Check that no file is lost and reject limits hold, then write dataset.json. Raises DataRejected if they do not.
+    """Check that no file is lost and reject limits hold, then write dataset.json.
 
-    Returns the sealed dataset, and the rejected files that could not be copied to --quarantine.
+    Returns the sealed dataset, and the rejected files that could not be copied to --quarantine. Raises DataRejected if
+    a check fails.
     """
     receipts = work.receipts()
     missing = [planned.name for planned in plan.shards if planned.name not in receipts]

@@ -1,8 +1,8 @@
-"""Replaces an old dataset or plan by a new one. If it is killed, the next command completes the replacement.
+"""Replace an old dataset or plan by a new one. If the job is killed, the next command completes the replacement.
 
-A dataset has many files, which cannot be renamed atomically. So the new one is built, sealed and synced in a folder of
-OUT/.work, a journal of the moves is written, and then the files are moved. Before the journal exists, OUT is the
-unchanged old dataset; after that `finish` can be repeated until OUT is the new one.
+A dataset has many files, which cannot be renamed atomically. So the new dataset is built, sealed and synced in a folder
+of OUT/.work. Then a journal of the moves is written, and the files are moved. Before the journal exists, OUT is the
+unchanged old dataset. After that, `finish` can be repeated until OUT is the new one.
 """
 
 import json
@@ -29,7 +29,7 @@ _STATE = (PLAN, RUN_LOG, REJECTS, *NOTES)
 def begin(out: Path, origin: str, old: Iterable[str], kept: Iterable[str] = ()) -> None:
     """Replace the content of `out` by OUT/.work/`origin`, which is complete. The caller holds the lock of `out`.
 
-    `old` names the shards to remove, unless they are replaced or `kept`.
+    `old` names the shards to remove, unless they are replaced or listed in `kept`.
     """
     moves = _files(out / WORK / origin)
     remaining = {*moves, *(path for shard in kept for path in _files_of(shard))}
@@ -65,7 +65,7 @@ def settle(out: Path) -> None:
 
 
 def finish(out: Path) -> None:
-    """Do the remaining moves of the journal. The caller holds the lock of `out`."""
+    """Make the remaining moves of the journal. The caller holds the lock of `out`."""
     origin, removes, moves = _read(out / WORK / SWAP)
     if (origin / DATASET).is_file():  # OUT has the old one: a mix must not look sealed
         (out / DATASET).unlink(missing_ok=True)

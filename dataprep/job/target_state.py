@@ -1,4 +1,4 @@
-"""Describes the content of OUT and what a job would do with it, for a dry run."""
+"""Describe, for a dry run, the content of OUT and what a job would do with it."""
 
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +25,10 @@ def replaceable(out: Path, existing: Existing) -> frozenset[str]:
 
 
 def describe_target(out: Path, source: str, options: ShardOptions, existing: Existing, plan: Plan) -> str | None:
-    """Return a sentence about the content of `out`; None if it is free. `plan` is what the job would plan now."""
+    """Return a sentence about the content of `out`; None if it is free.
+
+    `plan` is the plan that the job would make now.
+    """
     holder = running_holder(out / WORK / "lock")
     if holder:
         return f"OUT {out} is being written by {holder} now: the job would stop with exit code 75"
@@ -84,4 +87,6 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
 
 def _check_same_files(saved: Plan, plan: Plan, source: str, out: Path) -> None:
     if saved.fingerprint != plan.fingerprint:
-        raise DataprepError(f"SOURCE {source} has changed since OUT {out} was started; --restart starts again")
+        raise DataprepError(
+            f"SOURCE {source} has changed since the job in OUT {out} was started; use --restart to start again"
+        )

@@ -26,7 +26,7 @@ GROUP_ENTRY_BYTES = 36
 
 
 class RowError(Exception):
-    """A row does not match the schema at `field`, which has `value`."""
+    """A row does not match the schema at `field`, which has the value `value`."""
 
     def __init__(self, field_name: str, value: object, reason: str) -> None:
         super().__init__(f"field '{field_name}' = {value!r:.80}: {reason}")
@@ -35,7 +35,7 @@ class RowError(Exception):
 
 
 class RowTooLarge(RowError):
-    """A row needs `needed` bytes, more than a page has."""
+    """A row needs `needed` bytes, which is more than a page has."""
 
     def __init__(self, field_name: str, value: object, needed: int, page_size: int) -> None:
         super().__init__(field_name, value, f"the row needs {needed} bytes, a page has {page_size}")
@@ -43,12 +43,12 @@ class RowTooLarge(RowError):
 
 
 class HeaderFull(Exception):
-    """The JSON header, with one entry per page, is larger than header_size."""
+    """The JSON header, which has one entry per page, is larger than header_size."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes in bytes, equal in all files of a set. Raises ValueError outside MindRecord's limits."""
+    """Sizes in bytes, equal in all files of a set. Raises ValueError if MindRecord does not allow them."""
 
     header_size: int
     page_size: int
@@ -91,7 +91,10 @@ class Page:
 def header_json(
     schema: RecordSchema, geometry: Geometry, names: list[str], shard_id: int, pages: list[Page], saved: int
 ) -> bytes:
-    """Return the header of shard `shard_id` of the set `names`. `saved` is the bytes saved by integer packing."""
+    """Return the header of shard `shard_id` of the set `names`.
+
+    `saved` is the number of bytes saved by integer packing.
+    """
     index = [{"index_field": entry.name, "schema_id": 0} for entry in schema.index_fields]
     header = {
         "header_size": geometry.header_size,

@@ -29,7 +29,7 @@ IndexRow = tuple[Any, ...]
 
 
 class IndexWriter:
-    """Writes <shard>.db. A row is COLUMNS followed by the values of the schema's index fields."""
+    """Writes <shard>.db. A row has COLUMNS followed by the values of the schema's index fields."""
 
     def __init__(self, shard: Path, schema: RecordSchema) -> None:
         self._path = shard.with_name(index_name(shard.name))
@@ -61,7 +61,7 @@ class IndexWriter:
         self._db.executemany(self._insert, rows)
 
     def close(self) -> None:
-        """Commit and close; the file is complete but not synced."""
+        """Commit and close. The file is then complete but not synced."""
         self._db.execute("COMMIT")
         self._db.close()
         offset, release = _WRITER_RELEASE
@@ -75,13 +75,19 @@ class IndexWriter:
 
 
 def read_index(shard: Path, schema: RecordSchema) -> Iterator[IndexRow]:
-    """Yield the index rows of a shard in row order: COLUMNS, then the indexed values. Raise ContractError."""
+    """Yield the index rows of a shard in row order: COLUMNS, then the indexed values.
+
+    Raises ContractError if the index is damaged.
+    """
     values = [f'"{field.name}_0"' for field in schema.index_fields]
     yield from _query(shard, f"SELECT {', '.join([*COLUMNS, *values])} FROM INDEXES ORDER BY ROW_ID")
 
 
 def read_index_name(shard: Path) -> str:
-    """Return the shard name in the index; MindDataset rejects another name. Raise ContractError."""
+    """Return the shard name in the index. MindDataset rejects another name.
+
+    Raises ContractError if the index is damaged.
+    """
     names = [row[0] for row in _query(shard, "SELECT NAME FROM SHARD_NAME")]
     if len(names) != 1:
         raise ContractError(f"{index_name(shard.name)} names {len(names)} shards, expected one")
@@ -89,7 +95,10 @@ def read_index_name(shard: Path) -> str:
 
 
 def find_rows(shard: Path, field: str, value: object) -> list[int]:
-    """Return the numbers of the rows whose indexed `field` equals `value`. Raise ContractError."""
+    """Return the numbers of the rows whose indexed `field` equals `value`.
+
+    Raises ContractError if the index is damaged.
+    """
     return [int(row[0]) for row in _query(shard, f'SELECT ROW_ID FROM INDEXES WHERE "{field}_0" = ?', (value,))]
 
 

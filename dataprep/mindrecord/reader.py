@@ -1,4 +1,7 @@
-"""Read a shard, ours or FileWriter's, from its pages. The index is only compared with them."""
+"""Read a shard, written by this program or by FileWriter, from its pages.
+
+The index is only compared with the pages.
+"""
 
 import errno
 import os
@@ -19,10 +22,10 @@ Span = tuple[Page, int, int]  # page, start and end of a row part in it, with pr
 
 
 class ShardReader:
-    """Reads the header and rows of a shard. Raises ContractError, with file and page, if it is damaged.
+    """Reads the header and rows of a shard.
 
-    `names` are all shards of the set, `rows` is the number of rows. With `cut_allowed` the file may be truncated: then
-    only the missing rows raise.
+    `names` are all shards of the set, `rows` is the number of rows. If `cut_allowed`, the file may be truncated, and
+    only access to the missing rows raises an error. Raises ContractError, with file and page, if the shard is damaged.
     """
 
     def __init__(self, path: Path, cut_allowed: bool = False) -> None:
@@ -107,7 +110,7 @@ class ShardReader:
             yield from self._group_rows(group)
 
     def row(self, number: int) -> dict[str, Any]:
-        """Return row `number` of this shard; raise IndexError if there is none."""
+        """Return row `number` of this shard. Raise IndexError if there is none."""
         for group, page in self._blobs.items():
             if page.start_row <= number < page.end_row:
                 blobs, raws = self._group_spans(group)
@@ -118,7 +121,10 @@ class ShardReader:
         raise IndexError(number)
 
     def at(self, index_row: IndexRow) -> dict[str, Any]:
-        """Return the row that an index row points to, without reading others; raise ContractError if there is none."""
+        """Return the row that an index row points to, without reading other rows.
+
+        Raises ContractError if there is none.
+        """
         number, raw_page, raw_start, raw_end, _, blob_page, start, end = index_row[: len(COLUMNS)]
         known = range(len(self._pages))
         if blob_page not in known or raw_page not in known or not (0 <= start < end and 0 <= raw_start < raw_end):
@@ -127,7 +133,7 @@ class ShardReader:
         return self._decode(number, (blob, start, end), (raw, raw_start, raw_end))
 
     def stored(self) -> Iterator[tuple[int, Stored | None]]:
-        """Yield the number and stored parts of every row, None for a missing row. Reads each row group once."""
+        """Yield the number and stored parts of every row, None for a missing row. Each row group is read once."""
         for group in sorted(self._blobs):
             page = self._blobs[group]
             try:
@@ -195,7 +201,7 @@ class ShardReader:
                 yield (*position, *(values[name] for name in indexed))
 
     def index_problem(self, progress: Callable[[int], None] | None = None) -> str | None:
-        """Return a sentence that describes how the index differs from the data, None if it does not.
+        """Return a sentence that describes how the index differs from the data; None if they agree.
 
         `progress` is called with the number of each row.
         """

@@ -30,7 +30,10 @@ class RowCodec:
             raise ValueError("more than 65,535 scalar fields")
 
     def encode(self, row: Mapping[str, object]) -> tuple[bytes, bytes, int]:
-        """Return blob part, raw part, and bytes saved by integer packing; raise RowError."""
+        """Return blob part, raw part, and bytes saved by integer packing.
+
+        Raises RowError if the row does not match the schema.
+        """
         if row.keys() != self._names:
             name = sorted(row.keys() ^ self._names)[0]
             raise RowError(name, row.get(name), "is missing" if name in self._names else "is not in the schema")
@@ -57,7 +60,10 @@ class RowCodec:
         return b"".join(parts)
 
     def decode(self, blob: bytes, raw: bytes) -> dict[str, Any]:
-        """Return the row of a blob and a raw part, arrays as flat lists; raise ValueError if they are damaged."""
+        """Return the row of a blob part and a raw part. Arrays are flat lists.
+
+        Raises ValueError if the parts are damaged.
+        """
         try:
             row = _unpack_map(raw) if self._raws else {}
             if set(row) != {field.name for field, _ in self._raws}:
@@ -136,7 +142,10 @@ def _encode_array(field: Field, shape: tuple[int, ...], value: Any) -> tuple[byt
 
 
 def _as_numbers(data: bytes, kind: str) -> Any:
-    """Return `data` as numbers of type `kind`; raise TypeError if its length is not a multiple of their size."""
+    """Return `data` as numbers of type `kind`.
+
+    Raises TypeError if its length is not a multiple of their size.
+    """
     form: Any = _BUFFER_FORMATS[kind][-1]
     return memoryview(data).cast(form)
 
@@ -165,7 +174,10 @@ def _width_code(value: int) -> int:
 
 
 def unpack_ints(data: bytes) -> list[int]:
-    """Return the integers of pack_ints; raise ValueError or struct.error if `data` is truncated."""
+    """Return the integers that pack_ints packed.
+
+    Raises ValueError or struct.error if `data` is truncated.
+    """
     (count,) = _COUNT.unpack_from(data)
     at = _COUNT.size + (count + 3) // 4
     if at > len(data):
@@ -209,7 +221,7 @@ def pack_int(value: int) -> bytes:
 
 
 def pack_float(value: float) -> bytes:
-    """Return a msgpack float32 if that is exact, else a float64."""
+    """Return a msgpack float32 if it is exact, otherwise a float64."""
     try:
         short = struct.pack(">Bf", 0xCA, value)
     except OverflowError:

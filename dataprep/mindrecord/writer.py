@@ -52,9 +52,10 @@ class ShardWriter:
             self._file.close()
 
     def write(self, row: Mapping[str, object]) -> tuple[bytes, bytes]:
-        """Append a row; return its stored blob and raw part.
+        """Append a row and return its stored blob and raw part.
 
-        Raise RowError (wrong type or value) or RowTooLarge without writing the row.
+        Raises RowError if a value has the wrong type or is invalid, RowTooLarge if no page can hold the row. The row is
+        then not written.
         """
         blob, raw, saved = self._codec.encode(row)
         blob_bytes, raw_bytes = PREFIX.size + len(blob), PREFIX.size + len(raw)
@@ -103,7 +104,7 @@ class ShardWriter:
         return self._geometry.header_size + page.id * self._geometry.page_size
 
     def _end_group(self) -> None:
-        """Move the scalars of the row group to a raw page; start a new page if the group does not fit."""
+        """Move the scalars of the row group to a raw page. Start a new page if the group does not fit."""
         if self._blob is None:
             return
         if self._raw is None or self._raw.used + len(self._group_raw) > self._geometry.page_size:
@@ -131,7 +132,10 @@ class ShardWriter:
             self._raw_data.clear()
 
     def finish(self) -> None:
-        """Write the last pages, the header and the index; sync both files. Raise HeaderFull."""
+        """Write the last pages, the header and the index, and sync both files.
+
+        Raises HeaderFull if the header is too large.
+        """
         self._end_group()
         self._write_raw_page()
         header = header_json(self._schema, self._geometry, self._names, self._shard_id, self._pages, self._saved)
@@ -148,6 +152,6 @@ class ShardWriter:
             os.fsync(index.fileno())
 
     def _pad_header(self) -> None:
-        """Pad a shard without rows to header_size, which readers check."""
+        """Pad a shard without rows to header_size, because readers check the size."""
         if os.fstat(self._file.fileno()).st_size < self._geometry.header_size:
             self._file.truncate(self._geometry.header_size)

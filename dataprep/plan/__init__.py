@@ -1,1 +1,1 @@
-"""The plan: which item goes into which shard, decided before the first byte is written."""
+"""The plan assigns each item to a shard before the first byte is written."""

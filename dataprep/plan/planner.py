@@ -40,9 +40,10 @@ ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 
 
 def make_plan(path: Path, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions) -> None:
-    """Write the plan of the `entries` of a scan to an SQLite file at `path`; raise DataprepError if none is possible.
+    """Write the plan of the `entries` of a scan to an SQLite file at `path`.
 
-    `source` is the absolute path of SOURCE from portable_path. It is saved to detect a rerun with another SOURCE.
+    `source` is the absolute path of SOURCE as returned by portable_path. It is saved to detect a rerun with another
+    SOURCE. Raises DataprepError if no plan is possible.
     """
     path.open("wb").close()  # SQLite does not report why it cannot create a file
     # No locks: the job has its own, and some file systems have none.
@@ -53,7 +54,7 @@ def make_plan(path: Path, entries: Iterable[ScanEntry], source: str, layout: str
 def fill_plan(
     db: sqlite3.Connection, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions
 ) -> None:
-    """Write the plan to an open, empty database; a dry run uses `sqlite3.connect("")`."""
+    """Write the plan to an open, empty database. A dry run uses `sqlite3.connect("")`."""
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("PRAGMA synchronous = OFF")
     db.executescript(_TABLES)
@@ -66,7 +67,8 @@ def fill_plan(
     db.execute("DROP TABLE found")
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
-        raise DataprepError(f"no image was found below {source}; expected {_EXPECTED[layout]}")
+        expected = _EXPECTED.get(layout, "images in the folders of this layout")
+        raise DataprepError(f"no image was found below {source}; expected {expected}")
     geometry = _add_shards(db, options)
     meta = {
         "source": source,
@@ -93,7 +95,7 @@ _EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,t
 
 
 class _ScanTables:
-    """Writes the entries of a scan to tables and counts them. Only a batch of items is in memory."""
+    """Writes the entries of a scan to tables and counts them. Only one batch of items is in memory."""
 
     def __init__(self, db: sqlite3.Connection, seed: int) -> None:
         self._db = db
@@ -129,7 +131,7 @@ class _ScanTables:
 
 
 def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
-    """Return class names in label order: as given, else sorted by bytes as in ImageFolderDataset."""
+    """Return class names in label order: as given, or sorted by bytes as in ImageFolderDataset."""
     train = {folder.class_name for folder in folders if folder.split in (None, "train")}
     classes = list(given) if given is not None else sorted(train, key=lambda name: encode_name(key_to_path(name)))
     for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
@@ -150,7 +152,10 @@ def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
 
 
 def _twin_warnings(classes: list[str]) -> list[str]:
-    """Warn of class names that look equal: they differ only in case or Unicode normalization (NFC, NFD)."""
+    """Warn about class names that look equal.
+
+    They differ only in case or Unicode normalization (NFC, NFD).
+    """
     first_names: dict[str, str] = {}
     twins = []
     for name in classes:
@@ -180,7 +185,7 @@ def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, 
 
 
 def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
-    """Divide each split into shards; return the header and page size per split."""
+    """Divide each split into shards. Return the header and page size per split."""
     query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
     splits = {split: rest for split, *rest in db.execute(query).fetchall()}
     train_bytes = splits["train"][2] if "train" in splits else max((rest[2] for rest in splits.values()), default=1)
@@ -217,7 +222,10 @@ def _divide_split(db: sqlite3.Connection, split: str, first: int, last: int, siz
 
 
 def _empty_classes(db: sqlite3.Connection, action: str) -> list[str]:
-    """Warn of classes without a file, which keep their labels; raise DataprepError with --empty-classes error."""
+    """Warn about classes without a file, which keep their labels.
+
+    Raises DataprepError with --empty-classes error.
+    """
     query = "SELECT name FROM class WHERE label NOT IN (SELECT label FROM item) ORDER BY label"
     names = [name for (name,) in db.execute(query)]
     if not names or action == "keep":
@@ -234,7 +242,7 @@ def _name_some(names: list[str]) -> str:
 
 
 def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions) -> list[str]:
-    """Warn of options that have no effect here, or probably not the intended one."""
+    """Warn about options that have no effect here, or probably not the intended effect."""
     warnings = []
     if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
         warnings.append("SOURCE has its splits as folders, so --val and --test have no effect")
@@ -245,7 +253,7 @@ def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions)
 
 
 def _count_warnings(db: sqlite3.Connection) -> list[str]:
-    """Warn of classes that have images in other splits but not in this one."""
+    """Warn about classes that have images in other splits but not in this one."""
     warnings = []
     splits = [split for (split,) in db.execute("SELECT split FROM item GROUP BY split ORDER BY min(id)")]
     for split in splits:

@@ -1,4 +1,7 @@
-"""Sizes and order of a plan as pure functions, independent of listing order, engine and number of workers."""
+"""Sizes and order of a plan.
+
+The functions are pure and do not depend on listing order, engine or number of workers.
+"""
 
 import hashlib
 
@@ -17,7 +20,10 @@ IMAGE_FACTOR = 30
 
 
 def rank(seed: int, key: str) -> int:
-    """Return the rank of a key in the seeded order: 63 bits that depend only on seed and key."""
+    """Return the rank of a key in the seeded order.
+
+    The rank has 63 bits that depend only on seed and key.
+    """
     digest = hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -37,22 +43,26 @@ def fingerprint(total: int) -> str:
 
 
 def quotas(count: int, val: float, test: float) -> tuple[int, int]:
-    """Return how many of the `count` files of a class go to val and to test; train keeps at least one."""
+    """Return how many of the `count` files of a class go to val and to test. At least one stays in train."""
     val_count = min(int(count * val + 0.5), max(0, count - 1))
     test_count = min(int(count * test + 0.5), max(0, count - 1 - val_count))
     return val_count, test_count
 
 
 def shard_size(total: int) -> int:
-    """Return the default bytes per shard for a dataset of `total` bytes, whatever the number of cores.
+    """Return the default shard size in bytes for a dataset of `total` bytes.
 
-    512 MiB, or a sixteenth of a smaller dataset for parallel building, reading and shuffling, but at least 4 MiB.
+    It is 512 MiB, or a sixteenth of a smaller dataset so that building, reading and shuffling can be parallel, but at
+    least 4 MiB. It does not depend on the number of cores.
     """
     return min(512 * MIB, max(4 * MIB, total // 16))
 
 
 def shard_count(split_bytes: int, train_bytes: int, shard_size: int, num_shards: int | None) -> int:
-    """Return the number of shards of a split. `num_shards` is for the train split; others are proportional."""
+    """Return the number of shards of a split.
+
+    `num_shards` is that of the train split. Other splits are proportional.
+    """
     if num_shards is None:
         return max(1, -(-split_bytes // shard_size))
     return max(1, -(-num_shards * split_bytes // train_bytes)) if train_bytes else num_shards
@@ -78,7 +88,7 @@ def geometry(shard_bytes: int, largest: int, shards: int) -> Geometry:
 
 
 def larger_page(needed: int) -> int | None:
-    """Return the page size for a row of `needed` bytes, None if MindRecord has none."""
+    """Return the page size for a row of `needed` bytes; None if MindRecord has none."""
     return _power_of_two(needed, *PAGE_SIZES) if needed <= PAGE_SIZES[1] else None
 
 
@@ -87,9 +97,9 @@ def _power_of_two(size: int, low: int, high: int) -> int:
 
 
 def fitting_workers(cores: int, memory: int, largest_file: int, decode_check: bool) -> int:
-    """Return how many worker processes keep `cores` busy and fit into `memory` bytes; at least one.
+    """Return the number of worker processes that keep `cores` busy and fit into `memory` bytes, at least one.
 
-    `largest_file` is in bytes; `decode_check` reserves memory for its child.
+    `largest_file` is in bytes. `decode_check` reserves memory for its child.
     """
     available = memory - (DECODE_CHECK_BYTES if decode_check else 0)
     return max(1, min(cores, available // (WORKER_BYTES + IMAGE_FACTOR * largest_file)))

@@ -35,7 +35,10 @@ class PlannedItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
-    """Items `first` to `last` of the plan become shard `number` of `split`. `bytes` is the size of their files."""
+    """Items `first` to `last` of the plan become shard `number` of `split`.
+
+    `bytes` is the total size of their files.
+    """
 
     name: str
     split: str
@@ -73,7 +76,10 @@ class Plan:
 
     @classmethod
     def open(cls, path: Path, source: str | None = None) -> "Plan":
-        """Open a saved plan without a lock, since it never changes; raise DataprepError if it is damaged."""
+        """Open a saved plan without a lock, since it never changes.
+
+        Raises DataprepError if the plan is damaged.
+        """
         db = open_unchanging(path)
         try:
             return cls(db, source)
@@ -129,7 +135,7 @@ class Plan:
     def first_difference(self, items: Iterable[Item], fixed: Mapping[str, Sequence[int]]) -> tuple[str, str] | None:
         """Return the first key at which `items` differ from the planned files, and the difference.
 
-        `fixed` gives the expected size and time of files changed since.
+        `fixed` gives the expected size and time of files that were changed after planning.
         """
         with closing(sqlite3.connect("")) as now:
             now.execute("CREATE TABLE now(key TEXT PRIMARY KEY, size INT, mtime_ns INT)")

@@ -40,7 +40,10 @@ def side_bins(sides: Counter[int]) -> tuple[list[float], list[int]]:
 
 
 def aspects(steps: Counter[int]) -> str:
-    """Draw the histogram of width / height; ASPECT_STEPS bins per power of two, without ratios beyond BEYOND."""
+    """Draw the histogram of width / height, with ASPECT_STEPS bins per power of two.
+
+    Ratios beyond BEYOND are omitted.
+    """
     figure, axes = _axes("width : height")
     within = {step / ASPECT_STEPS: count for step, count in steps.items() if abs(step) <= BEYOND * ASPECT_STEPS}
     axes.bar(list(within), list(within.values()), 0.9 / ASPECT_STEPS)
@@ -52,7 +55,7 @@ def aspects(steps: Counter[int]) -> str:
 
 
 def image_bytes(steps: Counter[int]) -> str:
-    """Draw the histogram of image sizes in bytes; BYTES_STEPS bins per power of two."""
+    """Draw the histogram of image sizes in bytes, with BYTES_STEPS bins per power of two."""
     figure, axes = _axes("bytes per image")
     axes.bar([step / BYTES_STEPS for step in steps], list(steps.values()), 0.9 / BYTES_STEPS)
     low, high = min(steps) / BYTES_STEPS - 0.5, max(steps) / BYTES_STEPS + 0.5

@@ -1,4 +1,4 @@
-"""The origin of a dataset: its command, source and run log, if .work still exists."""
+"""Find the origin of a dataset: its command, source and run log, if .work still exists."""
 
 import json
 import shlex
@@ -20,10 +20,10 @@ _FLAGS = {"follow_links"}
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a dataset. `command` builds it again.
+    """The origin of a dataset.
 
-    The other fields come from .work and are None or empty if it is missing: `source`, and of the last run `software`,
-    `workers`, `sealed` (time), `host` and `seconds`.
+    `command` builds it again. The other fields come from .work and are None or empty if it is missing. `source` is
+    SOURCE. `software`, `workers`, `sealed` (time), `host` and `seconds` are those of the last run.
     """
 
     source: str | None
@@ -89,7 +89,10 @@ def _command(folder: Path, source: str | None, dataset: Dataset, rejected: Count
 
 
 def _budgets(dataset: Dataset, rejected: Counter[int]) -> list[str]:
-    """Return the reject limits needed where the defaults are too low. dataset.json has none: they change no byte."""
+    """Return the reject limits that are needed because the defaults are too low.
+
+    dataset.json does not contain them, because they change no byte.
+    """
     defaults, total = ShardOptions(), sum(dataset.rejected.values())
     words = []
     if not defaults.max_rejects.allows(total, total + dataset.written):

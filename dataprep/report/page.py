@@ -1,4 +1,4 @@
-"""Collects the content of the dataset page and writes it."""
+"""Collect the content of the dataset page and write the page."""
 
 import base64
 import os
@@ -45,7 +45,7 @@ CONTENTS = (
 
 @dataclass(frozen=True)
 class Reported:
-    """A written page: its size in bytes, the numbers of thumbnails, rejected files and listed rejected files.
+    """A written page: its size in bytes, and the numbers of thumbnails, rejected files and listed rejected files.
 
     `missing` has a sentence for each part that the page cannot show.
     """
@@ -115,7 +115,10 @@ def report(folder: Path, out: Path | None, progress: StepProgress) -> Reported:
 
 
 def _check_out(out: Path) -> None:
-    """Raise DataprepError unless the page can be written to `out`, which may only exist as a page."""
+    """Raise DataprepError if the page cannot be written to `out`.
+
+    If `out` exists, it must be a page.
+    """
     if not out.parent.is_dir():
         raise DataprepError(f"cannot write {out}: {out.parent} is not a folder")
     if not os.access(out.parent, os.W_OK):
@@ -129,7 +132,7 @@ def _check_out(out: Path) -> None:
 
 
 def _limits(dataset: Dataset, rejected: Rejected, groups: list[DuplicateGroup]) -> Limits:
-    """Return the number and size of the pictures that fit on the page."""
+    """Return the number and size of the pictures for which the page has room."""
     rows = CLASS_BYTES * min(len(dataset.classes), tables.MAX_CLASSES) + SHARD_BYTES * len(tables.shards(dataset))
     other_bytes = SHELL_BYTES + rows + (len(rejected.packed) + REJECTED_BYTES + DUPLICATES_BYTES) * 4 // 3
     left = min(SHEETS_BYTES, (PAGE_BYTES - other_bytes) * 3 // 4)

@@ -1,4 +1,4 @@
-"""The pictures of the page: contact sheets of the classes, rejected files, pairs of duplicates."""
+"""Make the pictures of the page: contact sheets of the classes, rejected files, and pairs of duplicates."""
 
 import os
 import time
@@ -54,7 +54,10 @@ def make_pictures(
     limits: Limits,
     progress: StepProgress,
 ) -> Pictures:
-    """Make all pictures of the page. Those of rejected files are read from `source`, if it still exists."""
+    """Make all pictures of the page.
+
+    Pictures of rejected files are read from `source`, if it still exists.
+    """
     pictures = Pictures()
     with Thumbnailer() as maker:
         _class_sheets(pictures, maker, folder, dataset, survey, limits.sheets, progress)
@@ -111,7 +114,10 @@ def _rejected_files(
 
 
 def _path(source: str, key: str) -> bytes:
-    """Return the path of a rejected file, empty for a key that leaves the source: rejects.jsonl is not trusted."""
+    """Return the path of a rejected file; empty for a key that leads outside the source.
+
+    rejects.jsonl is not trusted.
+    """
     try:
         path = key_to_path(key)
     except ValueError:
@@ -120,7 +126,7 @@ def _path(source: str, key: str) -> bytes:
 
 
 def _next_batch(left: dict[str, list[Any]], pictures: Pictures, sheet: Sheet) -> list[Any]:
-    """Remove from `left` and return a few files of each reason that needs more pictures."""
+    """Remove a few files of each reason that needs more pictures from `left`, and return them."""
     batch: list[Any] = []
     for reason, rejects in left.items():
         wanted = min(4, sheet.pictures - len(pictures.rejected[reason]))

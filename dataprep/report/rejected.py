@@ -1,4 +1,4 @@
-"""The rejected files and the duplicates of a dataset, as the page lists them."""
+"""Read the rejected files and the duplicates of a dataset for the page."""
 
 import json
 import random
@@ -20,10 +20,11 @@ SHOWN_LEAKS, SHOWN_CONFLICTS, SHOWN_OTHERS = 24, 12, 12
 
 @dataclass
 class Rejected:
-    """The rejected files. `packed` is the list for the page (gzip), with `listed` of the `total` files.
+    """The rejected files.
 
-    The list refers to `reasons` by index. `candidates` has files by reason to make pictures of, `by_label` counts those
-    in class folders, `problems` names files that could not be read.
+    `packed` is the compressed list for the page (gzip), with `listed` of the `total` files. The list refers to
+    `reasons` by index. `candidates` has files by reason to make pictures of. `by_label` counts those in class folders.
+    `problems` names files that could not be read.
     """
 
     total: int = 0
@@ -73,7 +74,7 @@ def list_rejected(folder: Path, dataset: Dataset, pictures: int) -> Rejected:
 
 
 def _keep(sample: list[dict[str, Any]], reject: dict[str, Any], limit: int, count: int, rng: random.Random) -> None:
-    """Add to a uniform sample (of at most `limit`) the last of `count` rejects."""
+    """Add the last of `count` rejects to a uniform sample of at most `limit`."""
     if len(sample) < limit:
         sample.append(reject)
     elif (index := rng.randrange(count)) < limit:
@@ -81,7 +82,10 @@ def _keep(sample: list[dict[str, Any]], reject: dict[str, Any], limit: int, coun
 
 
 def list_duplicates(folder: Path, problems: list[str]) -> list[DuplicateGroup]:
-    """Return the groups that the page shows: leaks, then conflicts, then others. Add read errors to `problems`."""
+    """Return the groups that the page shows: leaks, then conflicts, then others.
+
+    Read errors are added to `problems`.
+    """
     kinds: tuple[list[DuplicateGroup], ...] = [], [], []
     limits = SHOWN_LEAKS, SHOWN_CONFLICTS, SHOWN_OTHERS
     fields = {"kind": str, "keys": list, "splits": list, "classes": list, "leak": bool, "conflict": bool}
@@ -93,7 +97,7 @@ def list_duplicates(folder: Path, problems: list[str]) -> list[DuplicateGroup]:
 
 
 def _group(line: dict[str, Any]) -> DuplicateGroup | None:
-    """Return the group with its most telling two rows; None if it has fewer."""
+    """Return the group with the two rows that show its problem best; None if it has fewer than two."""
     rows = [tuple(map(str, row)) for row in zip(line["keys"], line["splits"], line["classes"], strict=False)]
     if line["leak"]:
         rows.sort(key=lambda row: row[1] != "train")
@@ -108,7 +112,7 @@ def _group(line: dict[str, Any]) -> DuplicateGroup | None:
 
 
 def _lines(path: Path, fields: Mapping[str, type], problems: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON lines file, up to the first without these fields."""
+    """Yield the objects of a JSON lines file. Stop at the first object without these fields."""
     number = 0
     try:
         with path.open("rb") as file:

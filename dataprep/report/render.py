@@ -1,4 +1,4 @@
-"""Renders the dataset page from its template."""
+"""Render the dataset page from its template."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,7 +11,7 @@ from schemas.page import render as render_page
 
 
 def need(*packages: str) -> None:
-    """Raise DataprepError unless these packages of the extra `report` can be imported."""
+    """Raise DataprepError if one of these packages of the extra `report` cannot be imported."""
     problem = missing_package("dataprep report", *packages)
     if problem:
         raise DataprepError(problem)
@@ -38,7 +38,10 @@ def _by_count(values: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _explained(values: Mapping[str, int], meanings: Mapping[str, str]) -> list[list[object]]:
-    """Return name, meaning and count, the largest count first. Names such as gif_to_png need no meaning."""
+    """Return name, meaning and count, the largest count first.
+
+    Names such as gif_to_png need no meaning.
+    """
     return [[name, meanings.get(name, _conversion(name)), count] for name, count in _by_count(values)]
 
 

@@ -1,4 +1,4 @@
-"""Reads all indexes of a dataset: sizes, formats, and the locations of the images that the page shows."""
+"""Read all indexes of a dataset: sizes, formats, and the locations of the images that the page shows."""
 
 import math
 from collections import Counter
@@ -64,9 +64,9 @@ class Sizes:
 class Survey:
     """Statistics of the rows, and the locations of images.
 
-    `measured` has all rows or those of the sample, `formats` the `sampled` rows, evenly spread over the dataset.
-    `image_bytes` are counted in bins, see BYTES_STEPS. `sheets` has labels and locations, `keyed` locations by key,
-    both in the order of the dataset. `problems` names shards that could not be read.
+    `measured` has the sizes of all rows or of the sample. `formats` counts the `sampled` rows, which are evenly spread
+    over the dataset. `image_bytes` are counted in bins, see BYTES_STEPS. `sheets` has labels and locations, `keyed` has
+    locations by key, both in the order of the dataset. `problems` names shards that could not be read.
     """
 
     measured: Sizes = field(default_factory=Sizes)
@@ -80,7 +80,7 @@ class Survey:
 
 
 def _extension(key: str) -> str:
-    """Return jpg for a/b.JPG, an empty string for a name without an extension."""
+    """Return jpg for a/b.JPG, and an empty string for a name without an extension."""
     extension = key.rpartition("/")[2].rpartition(".")[2].lower()
     return extension if extension.isalnum() and len(extension) <= 5 and "." in key.rpartition("/")[2] else ""
 
@@ -90,8 +90,8 @@ def read_rows(
 ) -> Survey:
     """Read every index of a sealed dataset, the row notes in .work if they exist, and a sample of the rows.
 
-    The first rows of each class in `labels` go to its contact sheet. Rows are in a seeded random order, so they are a
-    fair sample. Memory grows with sheets and `keys`, not with rows.
+    The first rows of each class in `labels` are put on its contact sheet. Rows are in a seeded random order, so they
+    are a fair sample. Memory grows with the sheets and `keys`, not with the number of rows.
     """
     survey = Survey()
     done = 0
@@ -143,7 +143,7 @@ class _Columns:
 
 
 def _noted_sizes(folder: Path, dataset: Dataset, progress: StepProgress) -> Sizes | None:
-    """Return the sizes noted in .work while the rows were written; None if a note is missing."""
+    """Return the sizes that were noted in .work while the rows were written; None if a note is missing."""
     sizes = Sizes()
     try:
         for shard in dataset.shards:
@@ -172,7 +172,10 @@ def _read_sample(folder: Path, dataset: Dataset, survey: Survey, progress: StepP
 
 
 def read_locations(folder: Path, locations: Iterable[Location]) -> Iterator[tuple[Location, dict[str, Any] | None]]:
-    """Yield the row at each location, None if unreadable. Each shard is opened once for locations in dataset order."""
+    """Yield the row at each location; None if it is unreadable.
+
+    Each shard is opened once if the locations are in dataset order.
+    """
     for name, group in groupby(locations, key=lambda location: location.shard):
         with _opened(folder / name) as reader:
             for location in group:

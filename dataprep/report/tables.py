@@ -1,4 +1,4 @@
-"""The tables of the page, in the form that the template expects."""
+"""Make the tables of the page in the form that the template expects."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ def _median(values: Counter[int]) -> int:
 
 
 def extensions(measured: Sizes) -> dict[str, int]:
-    """Return rows by file name extension; rare extensions are summed as `others`."""
+    """Return rows by file name extension. Rare extensions are summed as `others`."""
     frequent = dict(measured.extensions.most_common(EXTENSIONS))
     others = measured.extensions.total() - sum(frequent.values())
     return {name or "none": count for name, count in frequent.items()} | ({"others": others} if others else {})

@@ -1,4 +1,7 @@
-"""Layouts of raw images on disk: one file per layout, with scan(root, options) -> Iterator[ScanEntry]."""
+"""Layouts of raw images on disk, one file per layout.
+
+Each file has a function scan(root, options) -> Iterator[ScanEntry].
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""SOURCE/<class>/**/<image>: the folder names are the classes, the plan assigns the splits."""
+"""SOURCE/<class>/**/<image>: the folder names are the classes. The plan assigns the splits."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -17,8 +17,10 @@ _NAMED = 5
 
 
 def check_temporary(source: Path, folder: ClosedFolder) -> ClosedFolder:
-    """Return `folder`. Raises TryLater for temporary errors: an absent share, a folder that was moved; OSError for
-    errors of this process: an interrupt, too many open files.
+    """Return `folder`.
+
+    Raises TryLater for temporary errors, such as an absent share or a folder that was moved. Raises OSError for errors
+    of this process, such as an interrupt or too many open files.
     """
     if folder.errno in OWN_ERRORS:
         raise OSError(folder.errno, folder.detail, f"{source}/{folder.key}")

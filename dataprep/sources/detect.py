@@ -1,4 +1,4 @@
-"""Detects the layout of SOURCE from folder names. Raises an error if the layout is ambiguous."""
+"""Detect the layout of SOURCE from folder names. Raise an error if the layout is ambiguous."""
 
 import os
 import re
@@ -28,10 +28,10 @@ _PARTS = re.compile(
 
 
 def detect_layout(root: Path, options: WalkOptions, requested: str = "auto") -> str:
-    """Return the requested layout; for `auto`, `splits` if all folders have names of splits, one of them train.
+    """Return the requested layout, or detect it if `auto`.
 
-    Raises DataprepError if there is no folder, or the layout is ambiguous; DataRejected or TryLater if SOURCE cannot be
-    listed.
+    The detected layout is `splits` if all folders have names of splits and one of them is train. Raises DataprepError
+    if there is no folder or the layout is ambiguous. Raises DataRejected or TryLater if SOURCE cannot be listed.
     """
     tree = Tree(root, options)
     folders, ignored, others = _top(tree, root)
@@ -103,7 +103,7 @@ def _without_train(root: Path, splits: list[str]) -> str:
 
 
 def _check_once(root: Path, splits: dict[str, str]) -> None:
-    """Raise DataprepError if two folders have names of the same split, as trainA and trainB."""
+    """Raise DataprepError if two folders have names of the same split, such as trainA and trainB."""
     first: dict[str, str] = {}
     for name, split in splits.items():
         first.setdefault(split, name)
@@ -118,7 +118,7 @@ def _check_once(root: Path, splits: dict[str, str]) -> None:
 
 
 def _check_parts(tree: Tree, root: Path, folders: list[str]) -> None:
-    """Raise DataprepError if all folders have names of parts of a dataset, and contain the same folder names."""
+    """Raise DataprepError if all folders have names of dataset parts and contain the same folder names."""
     splits = likely_split_names(folders)
     is_split = len(splits) == len(folders)
     if len(folders) < 2 or not (is_split or all(_PARTS.fullmatch(name) for name in folders)):
@@ -143,7 +143,7 @@ def _check_parts(tree: Tree, root: Path, folders: list[str]) -> None:
 
 
 def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
-    """Raise DataprepError if a class folder contains split folders, or the only class folder contains classes."""
+    """Raise DataprepError if a class folder contains split folders, or the only class folder contains folders."""
     for name in folders[:_LOOK_INTO_FOLDERS]:
         inside, count = _folders_in(tree, name)
         if count > _LOOK_AT_ENTRIES:
@@ -160,7 +160,7 @@ def _check_depth(tree: Tree, root: Path, folders: list[str]) -> None:
 
 
 def _check_split_depth(tree: Tree, root: Path, splits: Iterable[str]) -> None:
-    """Raise DataprepError if the only folder in a split contains only folders: those may be the classes."""
+    """Raise DataprepError if the only folder in a split contains only folders, which may be the classes."""
     for split in splits:
         folders, count = _folders_in(tree, split)
         if len(folders) != 1 or count != 1:
@@ -176,7 +176,10 @@ def _check_split_depth(tree: Tree, root: Path, splits: Iterable[str]) -> None:
 
 
 def _folders_in(tree: Tree, folder: str) -> tuple[list[str], int]:
-    """Return the folder names among the first entries, and the number of entries read, at most _LOOK_AT_ENTRIES + 1."""
+    """Return the folder names among the first entries, and the number of entries read.
+
+    At most _LOOK_AT_ENTRIES + 1 entries are read.
+    """
     entries = list(islice(tree.entries(folder), _LOOK_AT_ENTRIES + 1))
     return sorted(e.name for e in entries if not isinstance(e, ClosedFolder) and e.is_folder), len(entries)
 

@@ -14,10 +14,11 @@ _TOKEN = re.compile(r"\\(.)|\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?(?:\[:\w+:\]|\\.|[
 
 
 class IgnorePatterns:
-    """The patterns of one scan. Records which of them matched, and near matches of the others.
+    """The patterns of one scan. They record which of them matched, and near matches of the others.
 
-    A pattern without a slash is compared with names, one with a slash inside with the path below SOURCE; one with a
-    slash at the end matches only folders. Raises DataprepError for a pattern that cannot match.
+    A pattern without a slash is compared with names. A pattern with a slash inside is compared with the path below
+    SOURCE. A pattern with a slash at the end matches only folders. Raises DataprepError for a pattern that cannot
+    match.
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
@@ -32,9 +33,9 @@ class IgnorePatterns:
         self._other_case = self._ignoring_case()
 
     def match(self, name: str, path: str, is_folder: bool) -> str | None:
-        """Return the first pattern that matches a file or folder; `path` is below SOURCE.
+        """Return the first pattern that matches a file or folder. `path` is below SOURCE.
 
-        Both are text from decode_name. Names are compared as on disk and as in keys, since a user may copy either.
+        Both are text from decode_name. Names are compared as on disk and as in keys, since a user may copy either form.
         """
         if not self._order:
             return None

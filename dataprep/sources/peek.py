@@ -1,4 +1,4 @@
-"""Reads the first bytes of a file during the scan, with a deadline."""
+"""Read the first bytes of a file during the scan, with a deadline."""
 
 import os
 import queue
@@ -13,10 +13,11 @@ PEEK_S = 60.0
 
 
 def opens_as_image(path: bytes, deadline_s: float = PEEK_S) -> bool:
-    """Return True if the file has an image signature or cannot be read; the build then rejects it with a reason.
+    """Return True if the file has an image signature or cannot be read.
 
-    Raises OSError for temporary errors, which must not change the plan, and MemoryError. The file is opened without
-    blocking, as it may be a FIFO, and read in a thread, as a mount may hang; such a thread is abandoned.
+    The build rejects an unreadable file with a reason. The file is opened without blocking, since it may be a FIFO. It
+    is read in a thread, since a mount may hang, and such a thread is abandoned. Raises OSError for temporary errors,
+    which must not change the plan, and MemoryError if memory is short.
     """
     if _reader.stalled:
         _reader.restart()
@@ -32,7 +33,7 @@ class _Reader:
         self._answers: queue.SimpleQueue[bool | Exception] = queue.SimpleQueue()
 
     def restart(self) -> None:
-        """Start a thread with new queues: an abandoned thread may still write to the old ones."""
+        """Start a thread with new queues. An abandoned thread may still write to the old ones."""
         self._requests.put(None)
         self._requests, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
         demand_threads(1)
@@ -66,7 +67,10 @@ def _serve(requests: "queue.SimpleQueue[bytes | None]", answers: "queue.SimpleQu
 
 
 def read_head(path: bytes) -> bytes:
-    """Return the first bytes of a file, opened without blocking; raises OSError."""
+    """Return the first bytes of a file, opened without blocking.
+
+    Raises OSError if it cannot be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 32)

@@ -32,7 +32,7 @@ _SHORT_WITHIN = re.compile(rf"(.*[ _.-])?({'|'.join(_SHORT)}){_REST}", re.IGNORE
 
 
 def split_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the splits of these folders, by name. Folders that are not splits are left out."""
+    """Return the splits of these folders, by name. Folders that are not splits are omitted."""
     splits: dict[str, str] = {}
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
@@ -50,9 +50,9 @@ def split_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def likely_split_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the probable splits of these folders, by part of the name or short names (tr, te).
+    """Return the probable splits of these folders, by part of the name or by short names (tr, te).
 
-    Empty without both train and another split. The content of the folders or the user must confirm the result.
+    The result is empty without both train and another split. The content of the folders or the user must confirm it.
     """
     words = {**NAMES, **_SHORT}
     matched = {name: _WITHIN.fullmatch(name) or _SHORT_WITHIN.fullmatch(name) for name in names}
@@ -61,7 +61,10 @@ def likely_split_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
-    """Yield every file below `root`, with split and class. Raises DataprepError for two folders of one split."""
+    """Yield every file below `root`, with split and class.
+
+    Raises DataprepError if two folders are the same split.
+    """
     tree = Tree(root, options)
     top = tree.sorted_entries("")
     names = [entry.name for entry in top if not isinstance(entry, ClosedFolder) and entry.is_folder]

@@ -1,4 +1,4 @@
-"""Walks folders. Opens only files without an image extension."""
+"""Walk folders. Only files without an image extension are opened."""
 
 import errno
 import os
@@ -59,7 +59,7 @@ class Tree:
         return system_rule(name, is_folder) or (None if pattern is None else f"--ignore {pattern}")
 
     def entries(self, folder: str) -> "Iterator[Entry | ClosedFolder]":
-        """Yield the entries of a folder, unsorted; at an error a ClosedFolder."""
+        """Yield the entries of a folder, unsorted. Yield a ClosedFolder if it cannot be listed."""
         try:
             with os.scandir(self.on_disk(folder)) as entries:
                 for entry in entries:
@@ -77,7 +77,10 @@ class Tree:
 
 
 class Entry(NamedTuple):
-    """An entry of a folder. `kind` is FILE unless it is a folder; at an error it is a Reject or ClosedFolder."""
+    """An entry of a folder.
+
+    `kind` is FILE unless it is a folder. If the entry cannot be read, `kind` is a Reject or ClosedFolder.
+    """
 
     name: str
     path: str
@@ -122,8 +125,9 @@ def closed(folder: str, error: OSError) -> ClosedFolder:
 def walk(tree: Tree, path: str, class_name: str, split: str | None, above: frozenset[Identity]) -> Iterator[ScanEntry]:
     """Yield every entry below SOURCE/path: a regular file of the class, a reject or an ignored name.
 
-    FIFOs, sockets and devices are rejected by type, without opening them. Links to files are followed; links to folders
-    only with --follow-links, and loops are detected by device and inode: `above` are the ancestors of the path.
+    FIFOs, sockets and devices are rejected by type, without opening them. Links to files are followed. Links to folders
+    are followed only with --follow-links. Loops are detected by device and inode: `above` are the ancestors of the
+    path.
     """
     stack = [(path, above)]
     while stack:
@@ -150,9 +154,9 @@ def walk(tree: Tree, path: str, class_name: str, split: str | None, above: froze
 
 
 def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFolder":
-    """Return SOURCE/path and its ancestors up to the root of the disk, also of link targets.
+    """Return SOURCE/path and its ancestors up to the root of the disk, including those of link targets.
 
-    A Reject if a component is a link to a folder above it. Empty if links are not followed.
+    Returns a Reject if a component is a link to a folder above it. The result is empty if links are not followed.
     """
     if not tree.follow_links:
         return frozenset()

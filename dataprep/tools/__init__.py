@@ -1,1 +1,1 @@
-"""One file per command that works on a sealed dataset."""
+"""Commands that work on a sealed dataset, one file per command."""

@@ -1,4 +1,4 @@
-"""Finds the undamaged rows of damaged shards."""
+"""Find the undamaged rows of damaged shards."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,9 +24,10 @@ _TYPES = {"string": str, "int32": int, "int64": int, "float32": float, "float64"
 
 
 class CheckedRow(NamedTuple):
-    """A row of a damaged shard. `key` is None if unknown, `row` is None if the row is damaged.
+    """A row of a damaged shard.
 
-    `verified` is True if a digest was compared; without a digest a row counts as undamaged if its image decodes.
+    `key` is None if unknown. `row` is None if the row is damaged. `verified` is True if a digest was compared. A row
+    without a digest counts as undamaged if its image decodes.
     """
 
     number: int
@@ -58,9 +59,10 @@ class DamagedSet:
         return _is(self.path(shard), shard.bytes, shard.sha256)
 
     def geometry(self, split: Split) -> Geometry | None:
-        """Return header and page size of a split, from an undamaged shard if possible; None if no header is readable.
+        """Return header and page size of a split; None if no header is readable.
 
-        They are equal for all shards of a split, so a damaged header loses no row.
+        They are equal for all shards of a split and are read from an undamaged shard if possible. So a damaged header
+        loses no row.
         """
         name = split.shards[0].name if split.shards else ""
         if name not in self._geometries:
@@ -77,7 +79,10 @@ class DamagedSet:
         return max(damaged, key=damaged.count) if damaged else None
 
     def rows(self, split: Split, shard: Shard, decode_unverified: bool = True) -> Iterator[CheckedRow]:
-        """Yield each row of a damaged shard. Without `decode_unverified` a readable row without digest is undamaged."""
+        """Yield each row of a damaged shard.
+
+        If not `decode_unverified`, a readable row without a digest counts as undamaged.
+        """
         notes = chain(_notes(self._folder, shard), repeat(None))
         rows = zip(self._stored(split, shard), self._digests.of(shard), notes, strict=False)
         for number, ((key, stored), digest, note) in enumerate(rows):
@@ -94,7 +99,7 @@ class DamagedSet:
             yield CheckedRow(number, key, row if undamaged else None, verified)
 
     def _matches(self, stored: Stored, row: dict[str, Any], digest: bytes | None, note: NotedRow | None) -> bool | None:
-        """Return whether a row is unchanged since it was sealed; None without a digest or note."""
+        """Return True if a row is unchanged since it was sealed, False if not, None without a digest or note."""
         if digest is not None:
             return stored_digest(stored) == digest
         if note is not None and note.row:
@@ -121,9 +126,10 @@ class DamagedSet:
         return row if typed else None
 
     def _stored(self, split: Split, shard: Shard) -> Iterator[tuple[str | None, Stored | None]]:
-        """Yield key and data of each sealed row, by an undamaged index if there is one, otherwise by the pages.
+        """Yield key and data of each sealed row.
 
-        With the index, a damaged length affects no other row and a damaged header affects none.
+        They are located by the index if it is undamaged, otherwise by the pages. With the index, a damaged length
+        affects no other row, and a damaged header affects none.
         """
         geometry = self.geometry(split)
         index = self._folder / index_name(shard.name)
@@ -164,12 +170,12 @@ def _is(path: Path, size: int, sha256: str) -> bool:
 
 
 def _notes(folder: Path, shard: Shard) -> Iterator[NotedRow]:
-    """Yield the row notes in .work; they may be missing or damaged."""
+    """Yield the row notes in .work. They may be missing or damaged."""
     with suppress(OSError, ValueError, TypeError):
         yield from noted_rows(rows_file(folder, shard.name))
 
 
 def noted_digests(folder: Path, shard: Shard) -> Iterator[bytes]:
-    """Yield the row digests in .work; none if it is missing or from an earlier version."""
+    """Yield the row digests in .work. Yield nothing if it is missing or from an earlier version."""
     with suppress(ValueError):
         yield from (bytes.fromhex(note.row) for note in _notes(folder, shard) if note.row)

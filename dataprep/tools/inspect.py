@@ -1,4 +1,4 @@
-"""`dataprep inspect`: the content of a dataset, and one record, without MindSpore."""
+"""`dataprep inspect`: show the content of a dataset, or one record, without MindSpore."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class RecordSet:
     split: str | None
 
     def readers(self) -> Iterator[ShardReader]:
-        """Yield a reader of each file; it is closed when the next one is requested."""
+        """Yield a reader of each file. It is closed when the next one is requested."""
         for path in self.files:
             with ShardReader(path) as reader:
                 if self.dataset is not None and reader.own_name != path.name:
@@ -81,7 +81,10 @@ def _only_set(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The counts of a dataset. `class_rows` maps class names to rows in the split, `shards` file names to rows."""
+    """The counts of a dataset.
+
+    `class_rows` maps class names to rows in the split. `shards` maps file names to rows.
+    """
 
     path: str
     split: str | None
@@ -106,7 +109,10 @@ class Record:
 
 
 def inspect(path: Path, split: str | None = None) -> Inspection:
-    """Return the counts of the dataset at `path`, see open_set. Raises DataprepError or ContractError."""
+    """Return the counts of the dataset at `path`, see open_set.
+
+    Raises DataprepError or ContractError if it cannot be read.
+    """
     opened = open_set(path, split)
     dataset = opened.dataset
     rows = {reader.path.name: reader.rows for reader in opened.readers()}
@@ -126,7 +132,10 @@ def inspect(path: Path, split: str | None = None) -> Inspection:
 
 
 def read_row(path: Path, split: str | None, number: int) -> Record:
-    """Return row `number`, counted through the shards in order. Raises DataprepError if there is none."""
+    """Return row `number`, counted through the shards in order.
+
+    Raises DataprepError if there is none.
+    """
     opened = open_set(path, split)
     before = 0
     for reader in opened.readers():
@@ -137,7 +146,10 @@ def read_row(path: Path, split: str | None, number: int) -> Record:
 
 
 def read_key(path: Path, split: str | None, key: str) -> Record:
-    """Return the record with this key; without `split` all splits are searched. Raises DataprepError if not found."""
+    """Return the record with this key. Without `split` all splits are searched.
+
+    Raises DataprepError if the key is not found.
+    """
     first = open_set(path, split)
     others = [name for name in (first.dataset.splits if first.dataset and not split else ()) if name != first.split]
     for opened in [first, *(open_set(path, name) for name in others)]:
@@ -171,7 +183,10 @@ def _record(opened: RecordSet, shard: str, number: int, row: dict[str, object]) 
 
 
 def save_image(record: Record, path: Path) -> None:
-    """Write the only bytes field of the record to `path`. Raises DataprepError if it has none or several."""
+    """Write the only bytes field of the record to `path`.
+
+    Raises DataprepError if it has none or several.
+    """
     if len(record.blobs) != 1:
         raise DataprepError(f"the record has {len(record.blobs)} bytes fields, so the image is ambiguous")
     try:

@@ -1,4 +1,4 @@
-"""`dataprep repair`: restores what can be restored without the images, and reports the rest."""
+"""`dataprep repair`: restore what can be restored without the images, and report the remaining problems."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ ASIDE = ".aside"  # suffix of a file while names are swapped
 
 @dataclass(frozen=True)
 class Repaired:
-    """The repairs and the remaining problems, a sentence each."""
+    """The repairs and the remaining problems, one sentence each."""
 
     path: str
     done: list[str]
@@ -30,9 +30,10 @@ class Repaired:
 
 
 def repair(folder: Path, progress: StepProgress = no_progress) -> Repaired:
-    """Restore file names, and rebuild missing indexes and row digests if the result matches the sealed digests.
+    """Restore file names, and rebuild missing indexes and row digests.
 
-    `progress` shows the check of the whole dataset at the end. Raises ContractError if dataset.json is damaged.
+    A rebuilt file is kept only if it matches the sealed digest. `progress` shows the check of the whole dataset at the
+    end. Raises ContractError if dataset.json is damaged.
     """
     dataset = load_dataset(folder)
     done = _restore_names(folder, dataset)
@@ -48,7 +49,10 @@ def repair(folder: Path, progress: StepProgress = no_progress) -> Repaired:
 
 
 def _restore_names(folder: Path, dataset: Dataset) -> list[str]:
-    """Rename files that have the digest of another name; in two steps, since names may be swapped."""
+    """Rename files that have the digest of another name.
+
+    This takes two steps, since names may be swapped.
+    """
     moves = misplaced(folder, dataset)
     # After a kill, the next repair finds them by digest under these names too; no job deletes them.
     for path in moves:
@@ -81,7 +85,7 @@ def _is_not(path: Path, wanted: dict[str, str], name: str) -> bool:
 
 
 def _rebuild_index(path: Path, shard: Shard) -> None:
-    """Rebuild the index of an undamaged shard, and compare it with the sealed digest."""
+    """Rebuild the index of an undamaged shard and compare it with the sealed digest."""
     scratch = _scratch(path.parent)
     rebuilt = scratch / index_name(path.name)
     with ShardReader(path) as reader:

@@ -1,4 +1,4 @@
-"""`dataprep repair --salvage`: writes the undamaged rows of a dataset to a new sealed dataset."""
+"""`dataprep repair --salvage`: write the undamaged rows of a dataset to a new sealed dataset."""
 
 import json
 from collections import Counter
@@ -141,7 +141,10 @@ def salvage(folder: Path, new: Path, progress: StepProgress = no_progress) -> Sa
 
 
 def _claim(new: Path, dataset: Dataset) -> None:
-    """Create the folder of the new dataset, or remove the files of a killed salvage of the same dataset."""
+    """Create the folder of the new dataset.
+
+    If it has the files of a killed salvage of the same dataset, remove them.
+    """
     mark = new / UNFINISHED
     if mark.is_file() and mark.read_text() in ("", dataset.digest):  # empty: killed while writing it
         names = [name for shard in dataset.shards for name in (shard.name, index_name(shard.name))]
@@ -156,7 +159,7 @@ def _claim(new: Path, dataset: Dataset) -> None:
 
 
 def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[str]]:
-    """Return the lists of rejected files and duplicates (None if lost), and a sentence for each loss."""
+    """Return the lists of rejected files and duplicates, None if lost, and a sentence for each loss."""
     unknown = []
     if not rejects_problem(folder, dataset):
         rejects = (folder / REJECTS).read_bytes()
@@ -174,7 +177,7 @@ def _lists(folder: Path, dataset: Dataset) -> tuple[bytes, bytes | None, list[st
 
 
 def _known_rejects(path: Path, dataset: Dataset) -> tuple[list[dict[str, str | int]], int]:
-    """Return as many rejects per reason as dataset.json counts, and the number of those without a name."""
+    """Return as many rejects per reason as dataset.json counts, and the number of rejects without a name."""
     left = Counter(dataset.rejected)
     known = []
     for line in path.read_bytes().splitlines() if path.is_file() else ():

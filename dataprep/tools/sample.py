@@ -1,4 +1,4 @@
-"""`dataprep sample`: a small set of drawn images, with a few broken and unusual files as in real folders."""
+"""`dataprep sample`: draw a small set of images with a few broken and unusual files, as in real folders."""
 
 import io
 import math
@@ -20,7 +20,7 @@ Outline = list[Point]
 
 @dataclass(frozen=True)
 class Sample:
-    """The drawn files. `broken` ones will be rejected, `unusual` ones normalised."""
+    """The drawn files. `broken` files will be rejected, `unusual` files will be normalised."""
 
     path: str
     images: int

@@ -1,4 +1,4 @@
-"""`dataprep verify`: checks that a sealed dataset is unchanged."""
+"""`dataprep verify`: check that a sealed dataset is unchanged."""
 
 import json
 import tempfile
@@ -45,9 +45,10 @@ class DamagedRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check. `full` is True if every byte was read.
+    """The result of a check.
 
-    `problems` has a sentence each; `damaged` lists the damaged rows by shard, as far as they are known.
+    `full` is True if every byte was read. `problems` has a sentence per problem. `damaged` lists the damaged rows by
+    shard, as far as they are known.
     """
 
     path: str
@@ -152,7 +153,7 @@ class _DeepCheck:
         self._progress = progress
 
     def problems(self, split: Split, shard: Shard, check_index: bool) -> list[str]:
-        """Return the problems of a shard, a sentence each."""
+        """Return the problems of a shard, one sentence each."""
         path = self._folder / shard.name
         problems = []
         try:
@@ -217,7 +218,7 @@ def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
 
 
 def _note_from_data(path: Path, dataset: Dataset, scratch: Path) -> Path:
-    """Write the missing ROWS file of a shard: keys and labels from the data, sizes from the images."""
+    """Write the missing ROWS file of a shard. Keys and labels come from the data, sizes from the images."""
     image, label, key = (dataset.schema.column(role) for role in ("image", "label", "key"))
     noted = scratch / ROWS
     with ShardReader(path) as reader, noted.open("w") as rows:

@@ -61,7 +61,10 @@ def note_low_range(notes: Notes, largest: int) -> None:
 
 
 def _stored_values(image: Image.Image, source: str) -> NDArray[Any] | None:
-    """Return deep grey values in the dtype they are meant in, uint16 if their range is known; None for other pixels."""
+    """Return deep grey values in the dtype of the file; None for other pixels.
+
+    The dtype is uint16 if the value range is known.
+    """
     mode = image.mode
     if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
         return np.asarray(image).clip(0, 0xFFFF).astype(np.uint16)

@@ -59,7 +59,7 @@ def _sentence(path: str, name: str, instead: str) -> str:
     listed = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     folder = os.path.dirname(os.path.abspath(path))
     remedy = "remove that folder from PYTHONPATH" if folder in listed else "start this program from another folder"
-    return f"{path} is in the way: Python loads it as '{name}' instead of {instead}; rename it, or {remedy}"
+    return f"{path} shadows a module: Python loads it as '{name}' instead of {instead}; rename it, or {remedy}"
 
 
 def _origin(name: str, without: str | None = None) -> str | None:

@@ -1,6 +1,7 @@
-"""Make stdin, stdout and stderr safe to use if closed, on a full disk, or of an encoding that lacks characters.
+"""Make stdin, stdout and stderr safe to use.
 
-A computed result is never lost because printing it failed, and a job never fails because its progress cannot be shown.
+A stream may be closed, its disk may be full, or its encoding may lack characters. A result is not lost if printing it
+fails, and a job does not fail if its progress cannot be shown.
 """
 
 import contextlib
@@ -63,7 +64,7 @@ def _expendable(stream: TextIO) -> TextIO:
 
 
 def print_result(text: str) -> bool:
-    """Print a command's result on stdout, or on stderr if that fails. Return True if it was printed on stdout.
+    """Print the result of a command on stdout, or on stderr if that fails. Return True if it was printed on stdout.
 
     Raises BrokenPipeError if the reader has closed the pipe, since it has read all it wanted.
     """

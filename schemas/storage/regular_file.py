@@ -1,4 +1,4 @@
-"""Open regular files only. Opening a FIFO in their place would block forever."""
+"""Open regular files only. Opening a FIFO would block forever."""
 
 import os
 import stat
@@ -9,7 +9,10 @@ from schemas.errors import ContractError
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises ContractError for other kinds of files, and OSError."""
+    """Open a regular file for reading.
+
+    Raises ContractError if `path` is not a regular file, OSError if it cannot be opened.
+    """
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may have effects
         raise ContractError(_not_regular(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -20,7 +23,10 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file. Raises ContractError for a larger file and other kinds of files, and OSError."""
+    """Read a regular file.
+
+    Raises ContractError if the file is larger than `max_bytes` or not a regular file, OSError if it cannot be read.
+    """
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:

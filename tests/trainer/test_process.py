@@ -94,15 +94,18 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     shutil.copytree(tmp_path / "killed", tmp_path / "other")
     code, _, err = finish(start(*command, "killed", cwd=tmp_path, cores=cores[:1]))
     assert code == 0, err
-    assert re.search(r"^workers +default +2 +as this run began", err, re.MULTILINE)
+    assert re.search(r"^workers +default +2 +as this run was started", err, re.MULTILINE)
     [warning] = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert "this run began on 2 cores, this process may use 1; the weights will differ in the last bits" in warning
+    assert (
+        "this run was started on 2 cores, this process may use 1; the weights will differ in the last bits"
+        in warning
+    )
     losses = [json.loads((tmp_path / run / "metrics.jsonl").read_text())["loss"] for run in ("killed", "whole")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same images, crops and flips"
 
     code, _, err = finish(start(*command, "other", "--workers", "1", cwd=tmp_path, cores=cores))
     assert code == 0, err
-    assert "warning: this run began with 2 workers, but --workers 1 makes it 1; the weights will differ" in err
+    assert "warning: this run was started with 2 workers, but --workers 1 makes it 1; the weights will differ" in err
     assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
@@ -121,7 +124,7 @@ def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differ
     if instruction_set() != "SSE41":
         code, _, err = finish(start(*command, "other", cwd=tmp_path, cap="AVX"))
         assert code == 0, err
-        assert "this run began with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'" in err
+        assert "this run was started with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'" in err
         assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 

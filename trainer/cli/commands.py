@@ -47,16 +47,22 @@ def cli() -> None:
     """
 
 
-
 @cli.command(short_help="Train on a dataset.")
 @click.argument("dataset", type=PathType())
 @run_options
 @options(
     click.option(
-        "--dry-run", is_flag=True, help="Print the plan, for any device, and what was not checked; do not train."
+        "--dry-run",
+        is_flag=True,
+        help="Print the plan, for any device, and the checks that were skipped. Do not train.",
     ),
     plan_options,
-    click.option("--preview", type=PathType(), metavar="FILE.png", help="Draw what training sees; do not train."),
+    click.option(
+        "--preview",
+        type=PathType(),
+        metavar="FILE.png",
+        help="Draw a batch of augmented training images to this file. Do not train.",
+    ),
 )
 @output_options
 def run(
@@ -161,9 +167,15 @@ def _stop_signals() -> StopSignals:
 @cli.command("eval", short_help="Evaluate a checkpoint on a split.")
 @click.argument("checkpoint", type=PathType())
 @click.argument("dataset", type=PathType())
-@click.option("--split", default="val", show_default=True, help="train, val or test")
-@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
-@click.option("--worst", type=click.IntRange(0), default=20, show_default=True, help="Images of highest loss to list.")
+@click.option("--split", default="val", show_default=True, help="Split: train, val or test.")
+@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images per batch.")
+@click.option(
+    "--worst",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Number of images with the highest loss to list.",
+)
 @click.option("--report", type=PathType(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
 @device_options
 @output_options
@@ -177,9 +189,10 @@ def evaluate(
     verbose: bool,
     **settings: Any,
 ) -> None:
-    """Evaluate CHECKPOINT (of a run folder: the best) on DATASET, each image once.
+    """Evaluate a checkpoint on DATASET; each image is counted once.
 
-    For a run folder, the confusion matrix and the worst images are saved for `trainer report`.
+    If CHECKPOINT is a run folder, its best checkpoint is used. The confusion matrix and the worst images are then saved
+    for `trainer report`.
 
     Example: trainer eval runs/dataset-1 demo/dataset --split val
     """
@@ -203,9 +216,18 @@ def evaluate(
 @options(
     click.option("--out", type=PathType(path_type=Path), help="Output file. [default: stdout]"),
     click.option(
-        "--format", "row_format", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]"
+        "--format",
+        "row_format",
+        type=click.Choice(["csv", "jsonl"]),
+        help="Output format. [default: from the suffix of --out, or csv]",
     ),
-    click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="Classes per image."),
+    click.option(
+        "--top",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Number of most probable classes to write per image.",
+    ),
     click.option("--split", default="val", show_default=True, help="Split of a sealed dataset: train, val or test."),
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images per batch."),
 )
@@ -221,7 +243,7 @@ def predict(
     verbose: bool,
     **settings: Any,
 ) -> None:
-    """Predict the classes of images. INPUT is folders, files, or one sealed dataset.
+    """Predict the classes of images. INPUT is one or more folders or files, or one sealed dataset.
 
     Image files are processed as `dataprep shard` processed the training data. A file that cannot be read gets a row
     with its error; the others are predicted.
@@ -258,7 +280,7 @@ def predict(
         type=click.Choice(["mindir", "onnx", "air"]),
         default="mindir",
         show_default=True,
-        help="air: on Ascend only; onnx: if MindSpore supports the operators",
+        help="Model format. air needs Ascend; onnx needs operators that MindSpore can convert.",
     ),
     click.option("--out", type=PathType(path_type=Path), help="Model file. [default: beside the checkpoint]"),
     click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Images per call."),
@@ -266,9 +288,10 @@ def predict(
 @device_options
 @output_options
 def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, verbose: bool, **settings: Any) -> None:
-    """Export CHECKPOINT (of a run folder: the best) for inference, and compare both on one batch.
+    """Export a checkpoint for inference and compare its outputs with those of the exported model on one batch.
 
-    A JSON file beside the model has the image size, mean, std and classes.
+    If CHECKPOINT is a run folder, its best checkpoint is used. A JSON file beside the model contains the image size,
+    mean, std and classes.
 
     Example: trainer export runs/dataset-1 --format mindir
     """
@@ -283,10 +306,15 @@ def export(checkpoint: str, model_format: str, out: Path | None, as_json: bool, 
 
 @cli.command(short_help="Write an HTML page about runs.")
 @click.argument("runs", type=PathType(path_type=Path), nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=PathType(path_type=Path), metavar="FILE", help="[default: report.html in RUN, or here]")
+@click.option(
+    "--out",
+    type=PathType(path_type=Path),
+    metavar="FILE",
+    help="Page to write. [default: report.html in RUN; for several runs, in the working directory]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
-    """Write an HTML page about one or several runs: curves, settings, confusion matrix, worst images.
+    """Write an HTML page about one or more runs: curves, settings, confusion matrix, worst images.
 
     Runs may be unfinished. The confusion matrix and the worst images come from `trainer eval`.
 
@@ -301,13 +329,13 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     _print(_as_json(page) if as_json else text.report_text(page))
 
 
-@cli.command(short_help="Find the bottleneck, try faster settings.")
+@cli.command(short_help="Find the bottleneck and try faster settings.")
 @click.argument("dataset", type=PathType())
 @seconds_option
 @training_options
 @measure_output_options
 def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> None:
-    """Find the bottleneck of a run on DATASET on this machine, and try faster settings. Nothing is trained.
+    """Find the bottleneck of a run on DATASET on this machine, and try faster settings. No weights are saved.
 
     Example: trainer doctor demo/dataset --model resnet18 --recipe imagenet
     """
@@ -323,7 +351,11 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
 
 @cli.command(short_help="Compare shards with plain image files.")
 @click.argument("dataset", type=PathType())
-@click.option("--against", type=PathType(path_type=Path), help="Images in class folders. [default: its rows]")
+@click.option(
+    "--against",
+    type=PathType(path_type=Path),
+    help="Folder of image files in class folders. [default: files written from the rows of DATASET]",
+)
 @seconds_option
 @training_options
 @measure_output_options

@@ -51,7 +51,7 @@ def doctor_text(diagnosis: Diagnosis) -> str:
 
 
 def _convolutions(diagnosis: Diagnosis) -> list[str]:
-    """Return how oneDNN runs a convolution, and how without the limit that the trainer sets."""
+    """Describe the convolution that oneDNN runs, and the one that it would run without the trainer's limit."""
     if diagnosis.convolutions is None:
         return []
     now, other = diagnosis.convolutions.in_effect, diagnosis.convolutions.other

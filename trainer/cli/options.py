@@ -16,15 +16,17 @@ from trainer.nn.optimizer import OPTIMIZERS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MODEL_HELP = f"{', '.join(MODELS)}, mindcv:NAME, or your own as module:factory"
-CONFIG_HELP = "TOML file with these options; the command line overrides it, lists included."
+MODEL_HELP = f"Model: {', '.join(MODELS)}, mindcv:NAME, or your own as module:factory."
+CONFIG_HELP = (
+    "TOML file with option values. Command-line options override it; a repeated option replaces the list in the file."
+)
 # Options of one call, not of a run. Keys are written with dashes.
 NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview", "plan-cores", "plan-memory"}
-BY_DEVICE = "[default: by device]"
+BY_DEVICE = "[default: depends on the device]"
 
 
 def read_config(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Callback of --config: take defaults from a TOML file. One file serves all commands with options of `run`."""
+    """Callback of --config: read defaults from a TOML file. Options of `run` that this command lacks are ignored."""
     if value is not None:
         names = {str(option.name) for option in context.command.params} | _names(run_options)
         use_config_file(context, Path(value), [name for name in names if name.replace("_", "-") not in NOT_IN_A_FILE])
@@ -53,13 +55,21 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 device_options = options(
-    option("--device", type=Choice(["auto", "Ascend", "CPU"]), help="[default: auto: Ascend if available]"),
-    option("--mode", type=Choice(["graph", "pynative"]), help="pynative is for debugging [default: graph]"),
-    option("--amp-level", type=Choice(AMP_LEVELS), help=f"Level of mixed precision. {BY_DEVICE}"),
-    option("--amp-dtype", type=Choice(AMP_DTYPES), help="Low-precision type. [default: float16]"),
-    option("--workers", type=IntRange(1), help="Decoding threads. [default: one per core, if memory allows]"),
+    option(
+        "--device", type=Choice(["auto", "Ascend", "CPU"]), help="Device to use. [default: auto, Ascend if available]"
+    ),
+    option(
+        "--mode", type=Choice(["graph", "pynative"]), help="Execution mode; pynative is for debugging. [default: graph]"
+    ),
+    option("--amp-level", type=Choice(AMP_LEVELS), help=f"Mixed precision level. {BY_DEVICE}"),
+    option("--amp-dtype", type=Choice(AMP_DTYPES), help="Low-precision data type. [default: float16]"),
+    option("--workers", type=IntRange(1), help="Number of decoding threads. [default: one per core, if memory allows]"),
     option("--prefetch", type=IntRange(1, 128), help="Batches that each operator prefetches. [default: 8 or fewer]"),
-    option("--full-check", is_flag=True, help="Verify the digests of all shards first, whatever their size."),
+    option(
+        "--full-check",
+        is_flag=True,
+        help="Verify the sha256 of every shard before starting, regardless of dataset size.",
+    ),
 )
 
 UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -67,7 +77,10 @@ UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
 def read_size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Callback of a memory option: return 64GiB, 64GB or a plain number in bytes. Raises click.BadParameter."""
+    """Callback of a memory option: convert 64GiB, 64GB or a plain number to bytes.
+
+    Raises click.BadParameter if the value is not a size.
+    """
     if value is None:
         return None
     found = re.fullmatch(r"([0-9]{1,15}) *([kmgt]?i?)b?", value.strip().lower())
@@ -77,8 +90,10 @@ def read_size(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 plan_options = options(
-    option("--plan-cores", type=IntRange(1), metavar="N", help="With --dry-run: cores to plan for."),
-    option("--plan-memory", metavar="SIZE", callback=read_size, help="With --dry-run: free memory, e.g. 64GiB."),
+    option("--plan-cores", type=IntRange(1), metavar="N", help="Number of cores to plan for, with --dry-run."),
+    option(
+        "--plan-memory", metavar="SIZE", callback=read_size, help="Free memory to plan for, with --dry-run, e.g. 64GiB."
+    ),
 )
 
 _json_option = option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -95,46 +110,76 @@ training_options = options(
         "--recipe",
         default="small",
         show_default=True,
-        help=f"{', '.join(RECIPES)}, or your own as module:function",
+        help=f"Augmentation: {', '.join(RECIPES)}, or your own as module:function.",
         shell_complete=_offer(RECIPES),
     ),
-    option("--image-size", type=IntRange(16, 4096), help="Image side in pixels. [default: by recipe]"),
-    option("--mixup", type=FloatRange(0, 10), help="Blend pairs of images (mixup); alpha, 0 is off."),
-    option("--cutmix", type=FloatRange(0, 10), help="Swap patches of images; alpha. With --mixup: one of both."),
-    option("--erasing", type=FloatRange(0, 1), help="Probability of blanking a square of an image."),
-    option("--init", type=PathType(), help="Start from these weights: a run folder or a checkpoint."),
+    option("--image-size", type=IntRange(16, 4096), help="Image side in pixels. [default: depends on the recipe]"),
+    option("--mixup", type=FloatRange(0, 10), help="mixup alpha; 0 disables it."),
+    option(
+        "--cutmix",
+        type=FloatRange(0, 10),
+        help="CutMix alpha; 0 disables it. If --mixup is also set, each batch uses one of the two.",
+    ),
+    option("--erasing", type=FloatRange(0, 1), help="Probability of erasing a square region of an image."),
+    option("--init", type=PathType(), help="Run folder or checkpoint with the initial weights."),
     option("--freeze", multiple=True, metavar="PREFIX", help="Do not train parameters with this prefix. Repeatable."),
     option(
         "--lr-scale", multiple=True, metavar="PREFIX=FACTOR", help="Learning rate factor for this prefix. Repeatable."
     ),
-    option("--epochs", type=IntRange(1), default=12, show_default=True),
-    option("--batch-size", type=IntRange(1), default=32, show_default=True),
+    option("--epochs", type=IntRange(1), default=12, show_default=True, help="Number of epochs."),
+    option("--batch-size", type=IntRange(1), default=32, show_default=True, help="Images per batch, per rank."),
     option(
         "--optimizer",
-        help=f"{', '.join(OPTIMIZERS)}. [default: by model]",
+        help=f"Optimizer: {', '.join(OPTIMIZERS)}. [default: depends on the model]",
         shell_complete=_offer(OPTIMIZERS),
     ),
     option(
-        "--lr", type=FloatRange(0, min_open=True), help="Peak learning rate, as given. [default: by model and batch]"
+        "--lr",
+        type=FloatRange(0, min_open=True),
+        help="Peak learning rate; not scaled. [default: depends on the model and batch]",
     ),
-    option("--warmup-epochs", type=FloatRange(0), default=1.0, show_default=True, help="May be fractional."),
-    option("--weight-decay", type=FloatRange(0), help="Not applied to norm and bias. [default: by model]"),
-    option("--label-smoothing", type=FloatRange(0, 1, max_open=True), default=0.1, show_default=True),
-    option("--seed", type=IntRange(0, 2**31 - 1), default=0, show_default=True),
+    option(
+        "--warmup-epochs",
+        type=FloatRange(0),
+        default=1.0,
+        show_default=True,
+        help="Number of warmup epochs; may be fractional.",
+    ),
+    option(
+        "--weight-decay",
+        type=FloatRange(0),
+        help="Not applied to normalization and bias parameters. [default: depends on the model]",
+    ),
+    option(
+        "--label-smoothing",
+        type=FloatRange(0, 1, max_open=True),
+        default=0.1,
+        show_default=True,
+        help="Label smoothing factor.",
+    ),
+    option("--seed", type=IntRange(0, 2**31 - 1), default=0, show_default=True, help="Random seed."),
     device_options,
     option(
-        "--keep-fp32", multiple=True, metavar="NAME", help="Cells to keep in float32, by class or path. Repeatable."
+        "--keep-fp32", multiple=True, metavar="NAME", help="Keep cells of this class or path in float32. Repeatable."
     ),
-    option("--loss-scale", help=f"none, dynamic, or a number of at least 1. {BY_DEVICE}"),
-    option("--accumulate", type=IntRange(1), default=1, show_default=True, help="Batches per update, averaged."),
-    option("--clip-norm", type=FloatRange(0, min_open=True), help="Clip the gradients to this norm."),
+    option("--loss-scale", help=f"Loss scale: none, dynamic, or a number of at least 1. {BY_DEVICE}"),
     option(
-        "--ema", type=FloatRange(0, 1, min_open=True, max_open=True), help="Moving average of weights, with this decay."
+        "--accumulate",
+        type=IntRange(1),
+        default=1,
+        show_default=True,
+        help="Number of batches whose gradients are averaged per update.",
+    ),
+    option("--clip-norm", type=FloatRange(0, min_open=True), help="Clip the gradients to this global norm."),
+    option(
+        "--ema",
+        type=FloatRange(0, 1, min_open=True, max_open=True),
+        help="Keep a moving average of the weights with this decay.",
     ),
     option("--sink/--no-sink", default=None, help=f"Data sinking: the device fetches its own batches. {BY_DEVICE}"),
     option("--sink-size", type=IntRange(1), metavar="STEPS", help=f"Steps per sink. {BY_DEVICE}"),
-    option("--graph-kernel", is_flag=True, help="Fuse kernels (Ascend, graph mode)."),
-    option("--jit-level", type=Choice(["O0", "O1", "O2"]), help=f"Optimization level of graphs. {BY_DEVICE}"),
+    option("--graph-kernel", is_flag=True, help="Enable graph kernel fusion (Ascend, graph mode)."),
+    option("--jit-level", type=Choice(["O0", "O1", "O2"]), help=f"Graph optimization level. {BY_DEVICE}"),
     option("--config", type=PathType(), is_eager=True, expose_value=False, callback=read_config, help=CONFIG_HELP),
 )
 
@@ -150,11 +195,19 @@ run_options = options(
         help="Stop after this many consecutive overflows.",
     ),
     option("--patience", type=IntRange(1), help="Stop after this many epochs without a better val accuracy."),
-    option("--save-every", type=IntRange(1), metavar="STEPS", help="Also save every STEPS steps."),
-    option("--keep", type=IntRange(1), default=1, show_default=True, help="Checkpoints to keep besides the best."),
-    option("--resume", is_flag=True, help="Resume an unfinished run, or fail. Without --out: the latest."),
-    option("--exact-resume", is_flag=True, help="With sink: replay the data of the run, for the same augmentation."),
-    option("--ranks", type=IntRange(1), help="Processes, each with its slice and --batch-size. [default: 1]"),
+    option("--save-every", type=IntRange(1), metavar="STEPS", help="Also save a checkpoint every STEPS steps."),
+    option(
+        "--keep", type=IntRange(1), default=1, show_default=True, help="Number of checkpoints to keep besides the best."
+    ),
+    option(
+        "--resume", is_flag=True, help="Resume an unfinished run; fail if there is none. Without --out, the latest run."
+    ),
+    option(
+        "--exact-resume",
+        is_flag=True,
+        help="With --sink: replay the earlier data, so that the augmentation is the same.",
+    ),
+    option("--ranks", type=IntRange(1), help="Number of processes; each reads its share of the data. [default: 1]"),
     option(
         "--bind",
         type=Choice(["core", "numa"]),
@@ -166,9 +219,9 @@ run_options = options(
         "--monitor",
         type=Choice(["LossMonitor", "TimeMonitor"]),
         multiple=True,
-        help="Also use this monitor. Repeatable.",
+        help="Also use this MindSpore monitor. Repeatable.",
     ),
-    option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B, without sink."),
+    option("--profile", metavar="A..B", help="Run MindSpore's profiler from step A to step B. Not with --sink."),
 )
 
 seconds_option = option(

@@ -193,7 +193,7 @@ def _inexact(kernels: Kernels | None, machine: Machine, start: StartSettings | N
     before, now = None if start is None else start.affinity, machine.affinity
     if before is None or now is None or before == now:
         return (kernels.warning,)
-    cores = f"this run began on {many(before, 'core')}, this process may use {now}"
+    cores = f"this run was started on {many(before, 'core')}, this process may use {now}"
     return kernels.warning, f"{cores}; {INEXACT}, use 'taskset' or a machine with as many cores if that matters"
 
 

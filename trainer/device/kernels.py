@@ -23,7 +23,7 @@ AVX2, AVX512 = "AVX2", "AVX512_CORE"
 OTHER_CPU = "not x86"
 # Other names of oneDNN. They add 8- and 16-bit instructions; MindSpore's convolutions are float32.
 SYNONYMS = {"AVX2_VNNI": AVX2, "AVX2_VNNI_2": AVX2}
-NOT_RECORDED = "this run began with a version that did not record its CPU kernels"
+NOT_RECORDED = "this run was started by a version that did not record its CPU kernels"
 INEXACT = "the weights will differ in the last bits from those of an uninterrupted run"
 
 
@@ -127,15 +127,15 @@ def _difference(level: str, processor: Processor, start: StartSettings | None) -
     if start is None:
         return ""
     if start.mindspore and processor.mindspore and start.mindspore != processor.mindspore:
-        return f"this run began on MindSpore {start.mindspore}, now it is {processor.mindspore}; {INEXACT}"
+        return f"this run was started on MindSpore {start.mindspore}, now it is {processor.mindspore}; {INEXACT}"
     if not start.level:
         return f"{NOT_RECORDED}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
     if start.level == level:
         return ""
     if _lower(processor.best, start.level) != start.level:
-        return f"this run began with CPU kernels '{start.level}', which this CPU lacks; with '{level}' {INEXACT}"
+        return f"this run was started with CPU kernels '{start.level}', which this CPU lacks; with '{level}' {INEXACT}"
     now = f"{processor.variable}={processor.value} makes them '{level}'"
-    return f"this run began with CPU kernels '{start.level}', but {now}; {INEXACT}, so unset the variable"
+    return f"this run was started with CPU kernels '{start.level}', but {now}; {INEXACT}, so unset the variable"
 
 
 def use_kernels(kernels: Kernels) -> None:

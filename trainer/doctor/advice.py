@@ -18,8 +18,8 @@ MOST_IN_LOOP = 3  # remedies that are tried in the whole loop
 class Advice:
     """The conclusion for one flag. `outcome` is helps, uncertain or no gain.
 
-    `alone` is its trial on feed or step, `loop` the trial in the whole loop; one of them may be missing. `expected` is
-    the gain of the loop computed from `alone`, 1 if that stage is not the bottleneck.
+    `alone` is the trial of the flag on feed or step, `loop` the trial in the whole loop. One of them may be None.
+    `expected` is the gain of the loop, computed from `alone`. It is 1 if that stage is not the bottleneck.
     """
 
     flags: str
@@ -42,10 +42,10 @@ class Advice:
 
     @property
     def gain(self) -> float:
-        """Return how many times as fast the loop is promised to be.
+        """Return the reported speedup of the loop, limited to the speedup that the stage rates allow.
 
-        A loop that shares its cores with a slow feed starts with a phase in which its queues fill, so a short
-        measurement can show more than a long run gains: the promise is at most what the stages allow.
+        If loop and feed share cores, a short measurement includes the time to fill the queues and may overestimate
+        the gain of a long run.
         """
         if self.loop is None:
             return self.expected
@@ -53,12 +53,12 @@ class Advice:
 
     @property
     def is_capped(self) -> bool:
-        """Return True if the stages allow less than the loop showed."""
+        """Return True if the stage rates allow a smaller speedup than was measured in the loop."""
         return self.loop is not None and LEAST_GAIN <= self.expected < self.loop.gain / LEAST_GAIN
 
 
 def expected_gain(tried: Tried, rates: Rates) -> float:
-    """Return how many times as fast the loop should be, given the trial of a stage."""
+    """Return the expected speedup of the loop, given the trial of a stage."""
     if tried.part == "loop":
         return tried.gain
     return limit_of(scaled(rates, tried.part, tried.gain, tried.cpu)) / limit_of(rates)

@@ -304,7 +304,7 @@ class TimedCallback(StepCallback):
         self._busy = self.timer.clock()
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Act as in a run, and stop when the timer is done."""
+        """Call the training callback, record wait and work time, and request a stop when the measurement is done."""
         before = self.run.state.step
         super().on_train_step_end(run_context)
         now = self.timer.clock()

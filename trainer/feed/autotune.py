@@ -43,9 +43,10 @@ def read_tuned(report: str) -> Tuned:
 
 
 def keep_tuned(scratch: Path, report: Path, config: Path) -> str:
-    """Copy AutoTune's result from the scratch folder to `report`, and to `config` for --config; return a message.
+    """Copy AutoTune's result from the scratch folder to `report`, and return a message.
 
-    MindSpore writes it when the pipeline ends. Runs that are too short have none.
+    The tuned options are also written to `config`, a file for --config. MindSpore writes the result when the pipeline
+    ends. A run that is too short has no result.
     """
     results = sorted(scratch.glob("autotune_*.json"))
     if not results:

@@ -132,7 +132,7 @@ def _difference(count: int, workers: int | None, host_cores: int, start: StartSe
         return ""
     if start.workers is None:
         return f"this run has no record of its number of workers; unless it was {count}, {INEXACT}"
-    before = f"this run began with {many(start.workers, 'worker')}"
+    before = f"this run was started with {many(start.workers, 'worker')}"
     if start.workers > host_cores:
         return f"{before}, too many for MindSpore on a host of {many(host_cores, 'core')}; with {count} {INEXACT}"
     return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {start.workers}"

@@ -159,9 +159,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def append_line(path: Path, line: str, durable: bool = True) -> int:
-    """Append a line, if `durable` wait until it is on disk, and return the length of the file in bytes.
+    """Append a line to a file and return the length of the file in bytes.
 
-    An incomplete last line of an earlier process is ended first.
+    If `durable`, wait until the line is on disk. If an earlier process left an incomplete last line, a line end is
+    added to it first.
     """
     with naming(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

@@ -41,10 +41,10 @@ def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
 
 
 def invalid_label(plan: RunPlan, step: int) -> str | None:
-    """Return a phrase about a label in the batch after `step` that is no class number; None if there is none.
+    """Return a phrase about an invalid label in the batch after `step`; None if all labels are class numbers.
 
-    Only the labels in the index were checked before; those in the rows may differ. Call it after a step has failed:
-    MindSpore reports such a label as the failure of a kernel, or not at all.
+    Call it after a step has failed. Before the run only the labels in the index were checked, and those in the rows
+    may differ. MindSpore reports an invalid label as the failure of a kernel, or does not report it.
     """
     if not plan.task.classifies:
         return None
@@ -60,7 +60,7 @@ def invalid_label(plan: RunPlan, step: int) -> str | None:
         iterator = rows.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
         for _, key, label in itertools.islice(iterator, batch):
             if not 0 <= label < len(plan.dataset.classes):
-                return f"the row of {key} has the label {label}, which is no class number and differs from its index"
+                return f"the row of {key} has the label {label}, which is not a class number and differs from the index"
     return None
 
 

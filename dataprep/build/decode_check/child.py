@@ -72,7 +72,10 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends; a hanging decoder would not notice."""
+    """Have the kernel kill this process when its parent ends.
+
+    A hanging decoder would not notice the end of its parent.
+    """
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     if os.getppid() != int(os.environ[PARENT]):  # the parent ended before prctl; do not compare with 1, which may be it
@@ -84,7 +87,10 @@ def _say(answers: IO[str], **values: object) -> None:
 
 
 def _all_at_once(request: Request) -> Answers:
-    """Read all rows with MindSpore's threads and compare them with ROWS; then decode suspect rows one at a time."""
+    """Read all rows with MindSpore's threads and compare them with ROWS.
+
+    Suspect rows are then decoded one at a time.
+    """
     suspects = _Suspects(request["threads"])
     for answer in _read_back(request, suspects):
         yield answer
@@ -126,7 +132,7 @@ def _read_back(request: Request, suspects: "_Suspects") -> Answers:
 
 
 class _Heartbeat:
-    """Reports progress at intervals, so that the supervisor does not take the child for hanging."""
+    """Reports progress at intervals, so that the supervisor does not treat the child as hanging."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -151,7 +157,10 @@ class _Suspects:
         self._ahead = 32 + 8 * threads
 
     def read_stderr(self, row: int) -> None:
-        """Read stderr after `row` was returned; if anything was printed, add the rows decoded since."""
+        """Read stderr after `row` was returned.
+
+        If anything was printed, add the rows that were decoded since the last call.
+        """
         if take_text(STDERR):
             self.rows.update(range(row, row + self._ahead))
 
@@ -194,7 +203,7 @@ def _strip() -> Any:
     """Return the trainer's RandomCropDecodeResize with a crop of full height and minimal width.
 
     It reads every scan of a JPEG to its end but skips the pixel arithmetic of the other columns, which cannot fail. So
-    it finds the same errors as Decode in a quarter of the time. Other formats are decoded in full.
+    it finds the same errors as Decode in a quarter of the time. Images in other formats are decoded in full.
     """
     from mindspore.dataset import vision
 
@@ -222,7 +231,10 @@ def _decoded_originals(path: Path, threads: int) -> Iterator[int]:
 
 
 def _one_by_one(request: Request) -> Answers:
-    """Decode the rows from `first` to `last` (-1: the last row) one at a time; announce each row before."""
+    """Decode the rows from `first` to `last` one at a time. Announce each row before it is decoded.
+
+    If `last` is -1, decode up to the last row.
+    """
     yield from _SingleDecoder().rows(request, None, with_originals=True)
 
 
@@ -305,9 +317,9 @@ class _SingleDecoder:
             yield {"unheard": number, "detail": self._error}
 
     def _decode(self, data: bytes) -> str:
-        """Decode an image in full and by `_strip`; return the printed text and set `_error`.
+        """Decode an image in full and by `_strip`. Return the printed text and set `_error`.
 
-        The strip reads a JPEG to its end, which full decoding may not do.
+        `_strip` reads a JPEG to its end, which full decoding may not do.
         """
         import numpy as np
 
@@ -331,7 +343,10 @@ class _SingleDecoder:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the sentence after [ERROR]; MindSpore's messages have rulers and source lines around it."""
+    """Return the sentence after [ERROR].
+
+    MindSpore's messages also contain rulers and source lines.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     sentence = next((line for line in lines if line.startswith("[ERROR]")), lines[0])
     return sentence.removeprefix("[ERROR]").strip()[:200]

@@ -34,7 +34,10 @@ class ChildLost(Exception):
 
 
 class ChildKilled(ChildLost):
-    """The child was killed by SIGKILL: by the kernel when memory is short, or by a user; decoders do not send it."""
+    """The child was killed by SIGKILL.
+
+    The signal comes from the kernel when memory is short, or from a user. Decoders do not send it.
+    """
 
     external = True
 
@@ -54,7 +57,7 @@ class ChildDied(ChildLost):
 
 
 class ChildLostAtStart(ChildLost):
-    """The child was ended by a signal during its start, usually because memory is short; it had no image yet."""
+    """The child was ended by a signal before it had an image. Usually memory is short."""
 
     external = True
 
@@ -64,18 +67,21 @@ class ChildSilent(ChildLost):
 
 
 class ChildStopped(ChildLost):
-    """The child did not answer because it did not run: stopped by a signal, or waiting for a disk."""
+    """The child did not answer because it did not run: it was stopped by a signal or waited for a disk."""
 
     external = True
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return True if the message of a decoder or process means that memory could not be allocated."""
+    """Return True if the message of a decoder or process says that memory could not be allocated."""
     return bool(_NO_MEMORY.search(text))
 
 
 class DecoderChild:
-    """Starts immediately. Once a method has raised ChildLost, the child is ended."""
+    """A child process that decodes. It starts immediately.
+
+    After a method has raised ChildLost, the process has ended.
+    """
 
     def __init__(self, scratch: Path, command: Sequence[str]) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -103,9 +109,10 @@ class DecoderChild:
         self._process.kill()
 
     def ask(self, request: Request, deadline_s: float) -> Answers:
-        """Yield the answers to one request, up to `done`. Each may take `deadline_s` seconds.
+        """Yield the answers to one request, up to `done`.
 
-        Raise ChildLost, or DataprepError if MindSpore cannot be started.
+        Each answer may take `deadline_s` seconds. Raises ChildLost if the child ends or does not answer, DataprepError
+        if MindSpore cannot be started.
         """
         if self._ended:  # and starting another child failed
             raise ChildKilled("the decode process is gone")
@@ -150,9 +157,10 @@ class DecoderChild:
         return answer
 
     def _silence(self, deadline_s: float) -> float:
-        """Wait for an answer. Return 0 if it comes within the deadline, else the seconds waited.
+        """Wait for an answer.
 
-        The wait is shorter if the child is stopped. Time in which this process was stopped too counts as one slice.
+        Returns 0 if an answer arrives within the deadline, otherwise the seconds waited. The wait is shorter if the
+        child is stopped. Time in which this process was also stopped counts as one slice.
         """
         left_s, stopped_s = deadline_s, 0.0
         while left_s > 0 and stopped_s < STOPPED_S:
@@ -170,7 +178,7 @@ class DecoderChild:
             return "?"
 
     def _lose(self) -> None:
-        """Raise the ChildLost for a child that has closed its end of a pipe."""
+        """Raise the ChildLost error for a child that has closed its end of a pipe."""
         code = self._process.wait()
         message = take_text(self._stderr)
         self.end()

@@ -34,7 +34,7 @@ _HARMLESS_PNG = (
 
 @dataclass(frozen=True)
 class Complaint:
-    """A decoder message, counted under `name`. `damage` is True if it means wrong pixels."""
+    """A decoder message, counted under `name`. `damage` is True if the pixels are wrong."""
 
     name: str
     text: str
@@ -42,10 +42,11 @@ class Complaint:
 
 
 def complaints(data: bytes, decode: Callable[[bytes], str]) -> list[Complaint]:
-    """Return the decoder messages about the JPEG or PNG `data`. `decode` decodes an image and returns what was printed.
+    """Return the decoder messages about the JPEG or PNG `data`.
 
-    A message that is not repeated on a second decode does not belong to the image. If all messages about a JPEG are
-    harmless, it is decoded again without the segments that caused them, to find hidden damage.
+    `decode` decodes an image and returns the printed text. A message that is not repeated on a second decode does not
+    belong to the image. If all messages about a JPEG are harmless, it is decoded again without the segments that caused
+    them, to find hidden damage.
     """
     printed = decode(data)
     if not printed:
@@ -72,7 +73,7 @@ def _classify(line: str, data: bytes) -> Complaint:
 
 
 def _of_jpeg(line: str, data: bytes) -> Complaint:
-    """Classify a message about a JPEG. Any that is not known to be harmless means wrong pixels."""
+    """Classify a message about a JPEG. A message that is not known to be harmless means wrong pixels."""
     name = _named(line, _HARMLESS_JPEG)
     surplus = _SURPLUS.fullmatch(line)
     if surplus and name is None:
@@ -85,7 +86,7 @@ def _named(line: str, table: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def _name_surplus(data: bytes, count: int, marker: int) -> str | None:
-    """Return the name of `count` extraneous bytes before a marker, None if they are a sign of damage."""
+    """Return the name for `count` extraneous bytes before a marker; None if they indicate damage."""
     if marker in _RESTARTS and (restarted := with_restart_at_end(data)) and marker == restarted.marker:
         marker = EOI  # the marker in the file itself
     behind_scan = False

@@ -1,4 +1,4 @@
-"""Run the decode check: not at all, in one child of this process, or in a child of each worker of an engine."""
+"""Run the decode check in one child of this process or in a child of each worker, or skip it."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,10 @@ from schemas.record import load_schema
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """Result for one shard: images to reject, seconds taken, and counts of decoder warnings about the other images."""
+    """Result of the decode check of one shard.
+
+    It has the images to reject, the seconds taken, and the counts of decoder warnings about the other images.
+    """
 
     faults: list[Fault]
     seconds: float
@@ -26,7 +29,10 @@ class DecodeResult:
 
 @dataclass(frozen=True)
 class DecodeCheckOptions:
-    """Arguments of DecodeChecker; `schema` is a name or path. The decoder may leave dumps in the folder `scratch`."""
+    """Arguments of DecodeChecker.
+
+    `schema` is a name or a path. The decoder may write dumps to the folder `scratch`.
+    """
 
     schema: str
     scratch: Path
@@ -65,7 +71,10 @@ def local_decode_check(options: DecodeCheckOptions) -> Iterator[DecodeCheck]:
 
 @contextmanager
 def distributed_decode_check(options: DecodeCheckOptions, executor: Executor) -> Iterator[DecodeCheck]:
-    """Check each shard in a child of a worker, so that the check scales with the number of machines."""
+    """Check each shard in a child process of a worker.
+
+    The check then scales with the number of machines.
+    """
     yield lambda receipt: executor.submit(check_in_worker, options, _files(receipt))
 
 

@@ -33,7 +33,7 @@ class OriginalsWriter:
 
 
 def read_originals(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the row number and JPEG of each entry; nothing if there is no file."""
+    """Yield the row number and JPEG of each entry. Yield nothing if there is no file."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

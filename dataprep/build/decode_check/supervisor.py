@@ -39,7 +39,7 @@ class Fault:
 
 
 class ShardFiles(NamedTuple):
-    """Path and row count of a built shard, its ROWS file, and the originals of re-encoded JPEGs, if any."""
+    """Files of a built shard: path and row count, ROWS file, and the originals of re-encoded JPEGs, if any."""
 
     shard: Path
     rows: int
@@ -49,7 +49,10 @@ class ShardFiles(NamedTuple):
 
 @dataclass
 class Findings:
-    """Images to reject, and warnings about the others, both by row: a row that is decoded again replaces its entry."""
+    """Images to reject and warnings about the other images, both by row.
+
+    A row that is decoded again replaces its entry.
+    """
 
     fault_by_row: dict[int, Fault] = field(default_factory=dict)
     rows_by_warning: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -67,11 +70,12 @@ class Findings:
 
 
 class DecodeChecker:
-    """Checks shards one at a time in a child process. A context manager; the child starts immediately.
+    """Checks shards one at a time in a child process.
 
-    `decode` is `full`, `strip` (see child.py), or None to read rows without decoding. `threads` decode in parallel.
-    `deadline_s` limits the time between two answers of the child. With `keep_damaged`, images that a decoder reports
-    as damaged are counted as warnings instead of rejected.
+    Use it as a context manager. The child starts immediately. `decode` is `full`, `strip` (see child.py), or None to
+    read rows without decoding. `threads` is the number of decoding threads. `deadline_s` limits the time between two
+    answers of the child. If `keep_damaged`, images that a decoder reports as damaged are counted as warnings and not
+    rejected.
     """
 
     def __init__(
@@ -107,10 +111,10 @@ class DecodeChecker:
         self._child.kill()
 
     def check(self, files: ShardFiles) -> Findings:
-        """Read back a shard and return the images to reject; without any, every row matches its ROWS entry.
+        """Read a shard back and return the images to reject. If there are none, every row matches its ROWS entry.
 
-        Raise DataprepError if a row differs, or if MindSpore fails and no image is the cause; TryLater if the child is
-        lost repeatedly and no image is the cause.
+        Raises DataprepError if a row differs, or if MindSpore fails and no image is the cause. Raises TryLater if the
+        child is lost repeatedly and no image is the cause.
         """
         self._unexplained = 0
         row_by_row: Findings | None = None
@@ -145,7 +149,7 @@ class DecodeChecker:
         return findings, failed
 
     def _row_by_row(self, files: ShardFiles) -> Findings:
-        """Decode rows one at a time; confirm the row at which the child was lost."""
+        """Decode rows one at a time. Confirm the row at which the child was lost."""
         findings = Findings()
         first = 0
         while first < files.rows:
@@ -183,7 +187,7 @@ class DecodeChecker:
         return Fault(row, "decoder_crash" if died else "decoder_hang", str(died or lost[-1]))
 
     def _count_unexplained(self, files: ShardFiles, lost: ChildLost) -> None:
-        """Count a loss that no image explains; raise TryLater at MAX_UNEXPLAINED."""
+        """Count a loss that no image explains. Raise TryLater at MAX_UNEXPLAINED."""
         self._unexplained += 1
         self._threads = 1  # a decoder out of memory may also crash; one thread needs the least
         if self._unexplained >= MAX_UNEXPLAINED:
@@ -194,7 +198,7 @@ class DecodeChecker:
             )
 
     def _note(self, answer: Answer, findings: Findings) -> None:
-        """Add an answer to the findings; raise OutOfMemory for an error that does not concern the image."""
+        """Add an answer to the findings. Raise OutOfMemory if the error does not concern the image."""
         error = str(answer.get("failed", "" if "complaint" in answer else answer.get("detail", "")))
         if is_out_of_memory(error):
             self._replace()
@@ -209,7 +213,7 @@ class DecodeChecker:
                 findings.rows_by_warning[DAMAGED if answer["damage"] else answer["name"]].add(row)
 
     def _ask(self, files: ShardFiles, one_by_one: bool, first: int = 0, last: int = -1) -> Answers:
-        """Yield the answers to one request; replace the child if it is lost."""
+        """Yield the answers to one request. Replace the child if it is lost."""
         request: Request = {
             "shard": portable_path(files.shard.absolute()),
             "rows": portable_path(files.noted.absolute()),

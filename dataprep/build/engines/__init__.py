@@ -1,4 +1,7 @@
-"""Engines run the build on workers. An engine is a context manager that yields a WorkerPool. Table ENGINES."""
+"""Engines run the build on workers. The table ENGINES lists them.
+
+An engine is a context manager that yields a WorkerPool.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,6 +19,6 @@ ENGINES: dict[str, Engine] = {"process": process, "serial": serial, "dask": clus
 
 
 def check_engine(name: str) -> None:
-    """Raise DataprepError before the scan if the package of an engine is missing."""
+    """Raise DataprepError if the package of an engine is missing. Call it before the scan."""
     if name == "dask":
         need_distributed()

@@ -66,7 +66,7 @@ def need_distributed() -> None:
 
 @contextmanager
 def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """Use the Dask cluster named by the options, else start `workers` processes on this machine."""
+    """Use the Dask cluster named by the options. Without one, start `workers` processes on this machine."""
     import distributed  # noqa: F401  before _silence: the import configures its log
 
     _silence()
@@ -86,7 +86,7 @@ def cluster(options: ShardOptions, workers: int, source: str, attempts: Path) ->
 
 
 def _silence() -> None:
-    """Keep Dask's messages off the terminal; exceptions report what matters."""
+    """Keep Dask's messages off the terminal. Exceptions report the errors."""
     warnings.filterwarnings("ignore", "Mismatched versions found")  # check_workers reports this
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("distributed", "tornado")]
     for name in ["distributed", *names]:
@@ -109,7 +109,7 @@ def _address(options: ShardOptions, workers: int) -> Iterator[str]:
 
 
 def _local_cluster(workers: int) -> Any:
-    """Start worker processes on this machine; raise DataprepError if that is impossible."""
+    """Start worker processes on this machine. Raise DataprepError if that is not possible."""
     from distributed import LocalCluster
 
     # No dashboard and only free ports, so that jobs do not conflict. No memory limit, as in a process pool.
@@ -135,7 +135,7 @@ def _local_cluster(workers: int) -> Any:
 
 
 def _read_address(path: Path) -> str:
-    """Return the address in a scheduler file; wait CONNECT_S for a scheduler that was just started."""
+    """Return the address in a scheduler file. Wait up to CONNECT_S seconds for a scheduler that was just started."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -209,14 +209,20 @@ def _unfit(error: BaseException, check: WorkerCheck) -> str:
 
 
 class Unfit(DataprepError):
-    """This worker cannot take part in the job. The text continues a sentence that starts with its name."""
+    """This worker cannot take part in the job.
+
+    The text continues a sentence that starts with the name of the worker.
+    """
 
 
 _fit: set[str] = set()  # tokens of the jobs whose check this process passed
 
 
 def probe(check: WorkerCheck) -> str:
-    """Check this worker and write a file as build_shard does; return its path in `attempts` for the parent."""
+    """Check this worker and write a file as build_shard does.
+
+    Returns the path of the file in `attempts`, so that the parent can look for it.
+    """
     check_this_worker(check)
     folder = Path(tempfile.mkdtemp(prefix="probe-", dir=check.attempts))
     (folder / "probe").touch()
@@ -224,7 +230,7 @@ def probe(check: WorkerCheck) -> str:
 
 
 def check_this_worker(check: WorkerCheck) -> None:
-    """Raise Unfit if this process would write other bytes than the parent, or to another folder."""
+    """Raise Unfit if this process would write other bytes, or to another folder, than the parent."""
     here = software()
     for name, version in check.software.items():
         if here.get(name) != version:
@@ -239,7 +245,7 @@ def check_this_worker(check: WorkerCheck) -> None:
 
 
 def on_worker(check: WorkerCheck, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a task; first check this process if it has not passed the check of the job."""
+    """Run a task. First check this process if it has not yet passed the check of the job."""
     if check.token not in _fit:
         try:
             check_this_worker(check)
@@ -268,7 +274,10 @@ def _appears(path: Path) -> bool:
 
 
 class ClusterExecutor(Executor):
-    """Client.get_executor with the exceptions of a local executor, and a timeout without workers."""
+    """An executor for a Dask cluster.
+
+    It raises the exceptions of a local executor, and fails after a timeout without workers.
+    """
 
     def __init__(self, client: Any, check: WorkerCheck) -> None:
         self._client = client
@@ -310,7 +319,7 @@ class ClusterExecutor(Executor):
                 future.set_result(task.result())
 
     def _watch(self) -> None:
-        """Fail all tasks after WORKERS_S without a worker; Dask itself would wait forever."""
+        """Fail all tasks after WORKERS_S seconds without a worker. Dask itself would wait forever."""
         last_seen = time.monotonic()
         while not self._stopped.wait(POLL_S):
             with suppress(Exception):  # tasks report failures of the scheduler

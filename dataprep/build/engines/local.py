@@ -1,4 +1,4 @@
-"""WorkerPool, the result of every engine, and the engines of this machine."""
+"""WorkerPool, which every engine yields, and the engines for this machine."""
 
 import errno
 import multiprocessing
@@ -20,10 +20,11 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # a pool needs pipes too
 
 
 class WorkerPool(NamedTuple):
-    """An executor and the number of tasks that it runs at a time, which may change.
+    """An executor and the number of tasks that it runs at a time. The number may change.
 
-    `checks_decoding`: the workers run the decode check, since they may be on other machines. `killable`: the workers
-    are separate processes. `fallback`: the reason why another engine than the requested one is in effect.
+    `checks_decoding` is True if the workers run the decode check, because they may be on other machines. `killable` is
+    True if the workers are separate processes. `fallback` is the reason why another engine than the requested one is
+    used.
     """
 
     executor: Executor
@@ -34,11 +35,11 @@ class WorkerPool(NamedTuple):
 
 
 class TaskKilled(BrokenExecutor):
-    """The workers on one task were killed; the executor continues with the other tasks."""
+    """The workers on one task were killed. The executor continues with the other tasks."""
 
 
 class SerialExecutor(Executor):
-    """Runs each task in `submit`, in this process: for debuggers and tests."""
+    """Runs each task in this process during `submit`, for debuggers and tests."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run `fn` and return a future that is done."""
@@ -58,7 +59,7 @@ def serial(options: ShardOptions, workers: int, source: str, attempts: Path) -> 
 
 @contextmanager
 def process(options: ShardOptions, workers: int, source: str, attempts: Path) -> Iterator[WorkerPool]:
-    """Start a pool of local processes, or use this process if that is impossible. Kill the pool on an error."""
+    """Start a pool of local processes. Use this process if that is not possible. Kill the pool on an error."""
     demand_threads(2)  # the pool's own
     for library in _THREADED:  # inherited: a worker loads NumPy before start_process
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
@@ -97,9 +98,9 @@ def _no_pool(error: OSError) -> str:
 
 @contextmanager
 def _thread_shortages() -> Iterator[Callable[[], None]]:
-    """Yield a function that raises MemoryError if a thread of this process ended for lack of memory.
+    """Yield a function that raises MemoryError if a thread of this process ended because memory was short.
 
-    Without its own thread, a pool completes no future, so waiting for one would never end.
+    Without its own thread a pool completes no future, so waiting for one would never end.
     """
     shortages: list[BaseException] = []
     others = threading.excepthook

@@ -1,4 +1,4 @@
-"""Record kinds: how an item and its image become a row. Table RECORDS."""
+"""Record kinds define how an item and its image become a row. The table RECORDS lists them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 class Chain:
     """Result of a structure check. `problem` is None for a complete file.
 
-    A problem means corrupt with `checksum` (the file contradicts itself), unsupported_format with `unsupported` (a
-    sound file of a kind that is not read), else truncated. `plain`: every decoder reads this kind of file alike; `kind`
-    names one that few decoders read. `bad_extra`: a PNG has chunks that pixels do not need and that break decoders.
+    The reason of a problem is corrupt if `checksum` is True (the file contradicts itself), and unsupported_format if
+    `unsupported` is True (an undamaged file of an unsupported kind). Otherwise it is truncated. `plain` is True if all
+    decoders read this kind of file alike. `kind` names a kind that few decoders read. `bad_extra` is True for a PNG
+    with chunks that the pixels do not need and that break decoders.
 
     `size` is width and height in pixels if the header is sufficient: 8-bit grey or RGB without EXIF, colour profile or
-    second picture; else None. `scan` is the offset of the scan of a JPEG that has one scan and nothing after it, as
-    cameras write it; else 0. `end` is the offset of the end of the picture; 0 if unknown. `warnings` are those of
-    Picture.
+    second picture. Otherwise it is None. `scan` is the offset of the scan of a JPEG that has one scan and nothing after
+    it, as cameras write it; otherwise 0. `end` is the offset of the end of the picture; 0 if unknown. `warnings` are
+    those of Picture.
     """
 
     problem: str | None = None

@@ -27,7 +27,7 @@ def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield kind, start and end of each block up to the trailer, as far as the data goes."""
+    """Yield kind, start and end of each block up to the trailer or the end of the data."""
     at = 13 + _colours(data[10:11])
     while at < len(data):
         kind = data[at]
@@ -51,7 +51,7 @@ def _colours(flags: bytes) -> int:
 
 
 def _skip(data: bytes, at: int) -> int:
-    """Return the end of the chain of data blocks that starts here."""
+    """Return the end of the chain of data blocks that starts at this offset."""
     while at < len(data) and data[at]:
         at += data[at] + 1
     return at + 1

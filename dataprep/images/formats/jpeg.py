@@ -28,9 +28,11 @@ _HIERARCHICAL = frozenset([0xC5, 0xC6, 0xCD, 0xCE])
 
 
 class Segment(NamedTuple):
-    """Offsets of a segment: `start` is the 0xFF before the marker, `body` the length after the marker, `header_end` the
-    end that the length announces, `end` the same or, for a scan, the end of its coded bits. `surplus` is the number of
-    bytes before it that belong to no segment, without fill bytes (0xFF).
+    """Offsets of a segment.
+
+    `start` is the 0xFF before the marker. `body` is the length field after the marker. `header_end` is the end that the
+    length announces. `end` is equal to it or, for a scan, the end of its coded bits. `surplus` is the number of bytes
+    before the segment that belong to no segment, without fill bytes (0xFF).
     """
 
     marker: int
@@ -42,9 +44,9 @@ class Segment(NamedTuple):
 
 
 def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
-    """Yield the segments up to EOI, or up to the first scan with `headers_only`.
+    """Yield the segments up to EOI, or up to the first scan if `headers_only`.
 
-    An incomplete segment has `end` -1 and is the last.
+    An incomplete segment has `end` -1 and is the last one.
     """
     at = 2
     while True:
@@ -70,7 +72,7 @@ def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
 
 
 def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Check the segments from SOI to EOI and follow the scans; only up to the first scan with `headers_only`."""
+    """Check the segments from SOI to EOI and the scans. If `headers_only`, stop at the first scan."""
     try:
         return _walk(data, headers_only)
     except ScanProblem as problem:
@@ -128,7 +130,10 @@ def _has_zero(tables: bytes) -> bool:
 
 
 def _begin(data: bytes, segment: Segment, frame: int) -> Scans | None:
-    """Return the follower of the scans of a frame; None for a kind whose scans are not followed."""
+    """Return the Scans object of a frame; None if scans of this kind of frame are not checked.
+
+    Raises ScanProblem if the frame header is truncated or is the second one.
+    """
     if segment.header_end - segment.body < _SHORTEST_FRAME:
         raise ScanProblem("its frame header is truncated")
     if frame >= 0 and segment.marker not in _HIERARCHICAL | _LOSSLESS:
@@ -146,7 +151,10 @@ def _end(data: bytes, frame: int, scans: Scans | None, bare: bool, scan: int, en
 
 
 def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain:
-    """Return the chain of a complete JPEG. `frame` is the offset of the frame marker, `bare` means no metadata."""
+    """Return the chain of a complete JPEG.
+
+    `frame` is the offset of the frame marker. `bare` is True if there is no metadata.
+    """
     marker, bits = data[frame], data[frame + 3]
     kinds = (
         (marker == 0xF7, "JPEG-LS"),
@@ -165,7 +173,10 @@ def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the marker at or after `at`, skipping fill and garbage as libjpeg does, and the start of its segment."""
+    """Return the marker at or after `at` and the start of its segment.
+
+    Fill bytes and garbage are skipped as libjpeg does.
+    """
     if data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] not in _NO_MARKER:
         return data[at + 1], at + 2
     marker = _MARKER.search(data, at)
@@ -173,16 +184,17 @@ def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:
 
 
 def jpeg_end(data: bytes) -> int:
-    """Return the offset of the end of a JPEG, after its EOI; 0 if there is none. Fast if the file ends there."""
+    """Return the offset after the EOI of a JPEG; 0 if there is no EOI. Fast if the file ends there."""
     if data.find(b"\xff\xd9") == len(data) - 2:
         return len(data)
     return next((segment.end for segment in segments(data) if segment.marker == EOI), 0)
 
 
 def jpeg_pixels(data: bytes) -> bytes:
-    """Return the segments of a complete JPEG that decide its pixels.
+    """Return the segments of a complete JPEG that determine its pixels.
 
-    These are all but application segments, comments and data after EOI. Adobe's segment stays: it defines the colours.
+    These are all segments except application segments, comments and data after EOI. Adobe's segment is included,
+    because it defines the colours.
     """
     return b"".join(
         data[segment.body - 1 : segment.end]

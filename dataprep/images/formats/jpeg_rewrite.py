@@ -49,7 +49,10 @@ def read_to_end(data: bytes) -> bytes:
 
 
 def _extended_frame(data: bytes, frame: Segment) -> bytes | None:
-    """Return a frame header with further components; None if it cannot have them or the image is too large."""
+    """Return a frame header with more components.
+
+    Returns None if the frame cannot have more, or if the image is too large.
+    """
     body = data[frame.body + 2 : frame.end]
     count = body[5] if len(body) > 5 else 0
     height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")

@@ -1,9 +1,9 @@
-"""Follow the scans of a JPEG by their headers: check that all coefficients are there, and enough bytes for the blocks.
+"""Check the scans of a JPEG by their headers: all coefficients are present, and each scan has enough bytes.
 
-libjpeg silently decodes what there is: a progressive JPEG without its last scans is blurred, a missing colour is grey,
-and 6 KB give a grey picture of any size. ITU-T T.81 allows an encoder to omit scans, but none that was tried does
-(libjpeg-turbo with scripts of five kinds, mozjpeg, the encoders of 78 progressive files in Debian's packages). So
-missing scans were lost.
+libjpeg decodes an incomplete JPEG without a warning. Without its last scans a progressive JPEG is blurred, a missing
+colour component becomes grey, and a file of 6 KB can decode to a grey picture of any size. ITU-T T.81 allows an encoder
+to omit scans, but no tested encoder does (libjpeg-turbo with five kinds of scan scripts, mozjpeg, the encoders of 78
+progressive files in Debian's packages). So a JPEG with missing scans is treated as truncated.
 """
 
 from dataclasses import dataclass, field
@@ -21,12 +21,15 @@ _MAX_BIT = 13  # largest point transform that libjpeg accepts
 
 
 class ScanProblem(Exception):
-    """The scans contradict each other or the frame header; the text says how."""
+    """The scans contradict each other or the frame header. The text describes the contradiction."""
 
 
 @dataclass(slots=True)
 class _Component:
-    """`arrived` is the lowest bit received so far per coefficient in zigzag order; -1 for none."""
+    """A colour component.
+
+    `arrived` is the lowest bit received so far per coefficient in zigzag order; -1 if none.
+    """
 
     name: int
     across: int
@@ -46,7 +49,7 @@ class _Header:
 
 
 class Scans:
-    """The scans of one frame, in file order. Raises ScanProblem for a frame header that contradicts itself."""
+    """The scans of one frame, in file order. Raises ScanProblem if the frame header contradicts itself."""
 
     def __init__(self, marker: int, frame: bytes) -> None:
         """`marker` is the marker of the frame, `frame` its header without the length."""
@@ -74,7 +77,7 @@ class Scans:
             self._check_bytes(scan, data, start, end)
 
     def missing(self) -> str | None:
-        """Return what is missing after the last scan; None if nothing is."""
+        """Return a phrase for what is missing after the last scan; None if the scans are complete."""
         for number, component in enumerate(self._components, 1):
             incomplete = [at for at, bit in enumerate(component.arrived) if bit != 0]
             if len(incomplete) > _LAST and set(component.arrived) == {-1}:
@@ -121,8 +124,9 @@ class Scans:
     def _check_bytes(self, scan: _Header, data: bytes, start: int, end: int) -> None:
         """Raise ScanProblem if a scan has too few bytes for its blocks.
 
-        Each block of a sequential scan has a code for DC and one for AC, of at least one bit each; of a progressive DC
-        scan one bit. A progressive AC scan cannot be checked: one code covers up to 32,767 empty blocks.
+        In a sequential scan, each block has a code for DC and one for AC, of at least one bit each. In a progressive DC
+        scan, each block has one bit. A progressive AC scan cannot be checked, because one code covers up to 32,767
+        empty blocks.
         """
         blocks = self._blocks(scan.components) if scan.first == 0 else 0
         bits = blocks * (1 if self._progressive else 2)
@@ -136,7 +140,10 @@ class Scans:
             )
 
     def _blocks(self, components: list[_Component]) -> int:
-        """Return the number of blocks in a scan: several components are padded to whole units, a single one is not."""
+        """Return the number of blocks in a scan.
+
+        A scan with several components is padded to whole units, a scan with one component is not.
+        """
         across, down = max(c.across for c in self._components), max(c.down for c in self._components)
         if len(components) > 1:
             units = _ceil(self._width, _BLOCK * across) * _ceil(self._height, _BLOCK * down)

@@ -12,8 +12,10 @@ _SHORTEST_SEGMENT = 64  # bytes between clear codes; encoders that avoid compres
 
 @dataclass(frozen=True, slots=True)
 class LzwCount:
-    """`values` is the number of decoded bytes or pixels; `ended`: the end code was reached; `broken`: a code is not in
-    the table yet.
+    """The result of a count.
+
+    `values` is the number of decoded bytes or pixels. `ended` is True if the end code was reached. `broken` is True if
+    a code is not yet in the table.
     """
 
     values: int
@@ -25,8 +27,8 @@ def count_lzw(data: bytes, code_bits: int, most_significant_first: bool) -> LzwC
     """Count the values of a stream whose values have `code_bits` bits: 8 in a TIFF, 2 to 8 in a GIF.
 
     A TIFF packs codes from the most significant bit and widens them one code early; a GIF does neither. Returns None
-    for a stream of almost only clear codes, which would take minutes. Otherwise about 50 ms per MB, since NumPy reads
-    all codes between two clear codes together.
+    for a stream that consists almost only of clear codes, which would take minutes. Other streams take about 50 ms per
+    MB, since NumPy reads all codes between two clear codes together.
     """
     stream = _Stream(data, code_bits, most_significant_first)
     at = values = 0
@@ -41,7 +43,10 @@ def count_lzw(data: bytes, code_bits: int, most_significant_first: bool) -> LzwC
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The codes up to a clear or end code; `end` is the bit after it, `closed_by` that code, or -1 for neither."""
+    """The codes up to a clear or end code.
+
+    `end` is the bit after that code. `closed_by` is that code, or -1 if the data ends without one.
+    """
 
     values: int
     end: int
@@ -77,7 +82,7 @@ class _Stream:
         return self._frozen(at + int(self._starts[-1]), lengths)
 
     def _frozen(self, at: int, lengths: NDArray[np.int64]) -> _Segment:
-        """Continue with a full table, which is constant until a clear code."""
+        """Continue with a full table, which does not change until a clear code."""
         values = int(lengths.sum())
         table = np.ones(_TABLE, np.int64)
         table[self._first :] = lengths[: _TABLE - self._first] + 1
@@ -92,7 +97,7 @@ class _Stream:
             at += 12 * _BLOCK
 
     def _codes(self, at: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the codes at these bits, as far as the data goes."""
+        """Return the codes at these bits, up to the end of the data."""
         count = int(np.searchsorted(at + widths, self._bits, "right"))
         at, widths = at[:count], widths[:count]
         first, shift = at >> 3, at & 7

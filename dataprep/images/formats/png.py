@@ -1,4 +1,7 @@
-"""Check the chunks of a PNG, inflate its pixels without decoding them, and drop chunks that pixels do not need."""
+"""Check the chunks and compressed pixels of a PNG, and drop chunks that the pixels do not need.
+
+The pixels are inflated but not decoded.
+"""
 
 import struct
 import zlib
@@ -19,9 +22,9 @@ _MEANING_OF_FRAMES = frozenset([b"acTL", b"fcTL", b"fdAT"])
 
 
 def png_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Check the chunks and checksums from IHDR to IEND, or up to the pixels with `headers_only`.
+    """Check the chunks and checksums from IHDR to IEND, or up to the pixels if `headers_only`.
 
-    Plain is 8-bit grey or RGB without transparency or animation.
+    A plain PNG is 8-bit grey or RGB without transparency or animation.
     """
     plain = False
     end = 0
@@ -62,7 +65,7 @@ def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
 
 
 def png_end(data: bytes) -> int:
-    """Return the offset of the end of a PNG, after its IEND; 0 if there is none."""
+    """Return the offset after the IEND of a PNG; 0 if there is no IEND."""
     return next((at + 12 + size for at, kind, size in chunks(data) if kind == b"IEND" and size >= 0), 0)
 
 
@@ -98,7 +101,7 @@ _INFLATE_PIECE = 1 << 20
 
 
 def _pixel_bytes(data: bytes) -> int:
-    """Return the inflated size of the pixels in bytes: each row is preceded by the number of its filter."""
+    """Return the inflated size of the pixels in bytes. Each row is preceded by its filter number."""
     width, height, depth, colour, _, _, interlace = struct.unpack_from(">IIBBBBB", data, len(PNG_MAGIC) + 8)
     bits = depth * _CHANNELS.get(colour, 0)
     passes = _PASSES if interlace == _INTERLACED else ((0, 0, 1, 1),)

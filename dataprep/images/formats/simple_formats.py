@@ -46,10 +46,10 @@ _BMP_UNCOMPRESSED = frozenset({0, 3, 6})
 
 
 def bmp_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Check that the pixels fit the width and height of the header.
+    """Check that the file has the pixels that width and height in the header require.
 
-    Common writers give wrong file sizes and add a few bytes at the end. A problem is that both the announced size of
-    the pixels and the file have at least a row more than width and height require.
+    Common writers give wrong file sizes and add a few bytes at the end. So additional data is a problem only if both
+    the announced size of the pixels and the file have at least one row more than width and height require.
     """
     if headers_only or len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
         return Chain()  # an OS/2 header announces no size
@@ -72,7 +72,7 @@ _BMP_V5_HEADER = 124  # a colour profile may follow the pixels
 
 
 def _bmp_runs(data: bytes, at: int, width: int, height: int, compression: int) -> Chain:
-    """Follow run-length codes to their end marker: Pillow fills in missing pixels."""
+    """Check run-length codes up to their end marker. Pillow fills in missing pixels without a warning."""
     x = y = 0
     while at + 1 < len(data):
         count, value = data[at], data[at + 1]

@@ -24,6 +24,6 @@ _CHAINS: tuple[tuple[tuple[bytes, ...], Callable[[bytes, bool], Chain]], ...] = 
 
 
 def walk_chain(data: bytes, headers_only: bool = False) -> Chain:
-    """Return the chain of the file; an empty one for a format whose structure is not checked."""
+    """Return the chain of the file. It is empty for a format whose structure is not checked."""
     walk = next((walk for magics, walk in _CHAINS if data.startswith(magics)), None)
     return walk(data, headers_only) if walk else Chain()

@@ -102,8 +102,8 @@ def test_a_dry_run_says_what_out_holds_and_writes_nothing(raw: Path, sealed: Pat
 def test_a_dry_run_says_that_out_holds_an_unfinished_job(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     assert "has this job, unfinished (4 of 4 shards built" in str(foresee(raw, sealed, num_shards=3).target)
-    assert "would stop with exit code 1: OUT" in str(foresee(raw, sealed, num_shards=3, seed=9).target)
+    assert "would stop with exit code 1: the job in OUT" in str(foresee(raw, sealed, num_shards=3, seed=9).target)
     (raw / "cat" / "new.jpg").write_bytes(picture(77))
-    assert "has changed since OUT" in str(foresee(raw, sealed, num_shards=3).target)
+    assert "has changed since the job in OUT" in str(foresee(raw, sealed, num_shards=3).target)
     (sealed / ".work" / "lock").write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
     assert "is being written by process 1 on elsewhere now" in str(foresee(raw, sealed, num_shards=3).target)

@@ -78,7 +78,7 @@ def test_machines_memory_and_files_reach_the_decision() -> None:
 def test_resume_keeps_the_number_of_workers() -> None:
     fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, StartSettings("", "", workers=8))
     assert (fewer.workers, fewer.warning) == (8, ""), "whatever the cores and memory of this process"
-    assert fewer.decisions[0].why.startswith("as this run began: ")
+    assert fewer.decisions[0].why.startswith("as this run was started: ")
     assert not fewer.decisions[0].plain
     more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, StartSettings("", "", workers=2))
     assert (more.workers, more.warning) == (2, "")
@@ -87,8 +87,13 @@ def test_resume_keeps_the_number_of_workers() -> None:
 @pytest.mark.parametrize(
     ("asked", "begun", "workers", "why"),
     [
-        (None, 9, 2, "this run began with 9 workers, too many for MindSpore on a host of 4 cores; with 2 the weights"),
-        (3, 1, 3, "this run began with 1 worker, but --workers 3 makes it 3; the weights"),
+        (
+            None,
+            9,
+            2,
+            "this run was started with 9 workers, too many for MindSpore on a host of 4 cores; with 2 the weights",
+        ),
+        (3, 1, 3, "this run was started with 1 worker, but --workers 3 makes it 3; the weights"),
         (None, None, 2, "this run has no record of its number of workers; unless it was 2, the weights"),
     ],
 )

@@ -116,5 +116,5 @@ def test_dry_run_warns_of_an_inexact_resume(stripes: Path) -> None:
     assert "warning" not in dry_run(stripes, *begin).stdout
     Path("mine/last.ckpt").touch()
     [warning] = json.loads(dry_run(stripes, *begin, "--json").stdout)["warnings"]
-    assert warning.startswith("this run began on MindSpore 1.0.0, now it is ")
+    assert warning.startswith("this run was started on MindSpore 1.0.0, now it is ")
     assert f"\nwarning: {warning}\n" in dry_run(stripes, *begin).stdout

@@ -29,14 +29,17 @@ def tiff_chain(data: bytes, headers_only: bool = False) -> Chain:
 
 
 def reported_tiff_damage(data: bytes) -> tuple[str, str] | None:
-    """Return the reason and libtiff's message of damage in the first picture; decodes fax and JPEG strips for it."""
+    """Return the reason and libtiff's message for damage in the first picture.
+
+    Fax and JPEG strips are decoded for this.
+    """
     first = next(read_directories(data), None)
     message = reported_damage(data, first) if first else None
     return ("truncated" if exceeds_file(data, first or {}) else "corrupt", message) if message else None
 
 
 def describe_tiff(data: bytes) -> str | None:
-    """Return how the first picture of a TIFF that Pillow cannot read is stored; None without a directory."""
+    """Describe the storage of the first picture of a TIFF that Pillow cannot read; None without a directory."""
     first = next(read_directories(data), None)
     if first is None or not {WIDTH, HEIGHT} <= first.keys():
         return None

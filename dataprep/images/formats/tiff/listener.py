@@ -1,7 +1,7 @@
 """Decode the fax and JPEG strips of a TIFF with the libtiff that Pillow has loaded, to read its warnings.
 
-Pillow silences them for the whole process, but only they report lost fax lines and damage that libjpeg fills in.
-libtiff allows handlers per opened file, so nothing else in the process changes.
+Pillow silences the warnings for the whole process, but only they report lost fax lines and damage that libjpeg fills
+in. libtiff allows handlers per opened file, so nothing else in the process is affected.
 """
 
 import ctypes
@@ -95,7 +95,7 @@ def _formatted(text: bytes, values: int) -> str:
 
 @functools.cache
 def load_libtiff() -> ctypes.CDLL | None:
-    """Return the libtiff that Pillow's codecs are linked to; None if it is not accessible."""
+    """Return the libtiff to which Pillow's codecs are linked; None if it is not accessible."""
     from PIL import _imaging  # noqa: F401  to load it
 
     try:

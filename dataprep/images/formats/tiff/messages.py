@@ -19,10 +19,10 @@ _ONE_AT_A_TIME = threading.Lock()  # descriptor 2 belongs to all threads of the 
 
 
 class CodecMessages:
-    """Context manager that captures what libtiff prints; it does nothing for other formats.
+    """Context manager that captures the messages of libtiff. It does nothing for other formats.
 
-    With `data`, the bytes of the image, entering decodes them to read libtiff's warnings too, and raises Refusal if
-    these report damage.
+    If `data` (the bytes of the image) is given, they are decoded on entry to read libtiff's warnings too. Raises
+    Refusal if the warnings report damage.
     """
 
     def __init__(self, image_format: str | None, data: bytes = b"") -> None:
@@ -53,7 +53,10 @@ class CodecMessages:
                 sys.stderr.write("\n".join([*self._others, ""]))
 
     def load(self, image: Image.Image) -> tuple[str, ...]:
-        """Decode the pixels and return warnings. Raises Refusal with the codec's message, and Pillow's errors."""
+        """Decode the pixels and return warnings.
+
+        Raises Refusal with the codec's message, or Pillow's errors.
+        """
         if not self._stderr:
             image.load()
             return ()
@@ -71,7 +74,7 @@ class CodecMessages:
         return ("tiff_errors_reported",) if message else ()
 
     def _complaint(self) -> str | None:
-        """Return the first message of damage since the last call, or else the first of any kind."""
+        """Return the first message about damage since the last call; without one, the first message of any kind."""
         lines = self._stderr.take().splitlines() if self._stderr else []
         own = [line for line in lines if _LIBTIFF.match(line)]
         self._others += [line for line in lines if not _LIBTIFF.match(line)]

@@ -1,4 +1,4 @@
-"""Check the strips or tiles of a TIFF: libtiff returns pixels for some that are damaged."""
+"""Check the strips or tiles of a TIFF. libtiff returns pixels for some damaged strips."""
 
 import re
 import zlib
@@ -18,7 +18,10 @@ _DEFLATED_PIECE, _INFLATED_PIECE = 1 << 16, 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A strip or tile: its bytes, and the least and most bytes that they may decode to. The last strip may be full."""
+    """A strip or tile: its bytes, and the minimum and maximum number of decoded bytes.
+
+    The last strip may be full.
+    """
 
     data: bytes
     least: int
@@ -26,11 +29,11 @@ class _Strip:
 
 
 def damaged_strip(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
-    """Return a message on the first damaged strip or tile of a directory; None if there is none.
+    """Return a message about the first damaged strip or tile of a directory; None if there is none.
 
     Deflate streams have a checksum. LZW and PackBits must decode to the number of bytes that the size of the strip
-    requires. A JPEG must have a complete chain of markers. Fax, ZSTD and LZMA are left to libtiff: see reported_damage
-    and messages.py.
+    requires. A JPEG must have a complete chain of markers. Fax, ZSTD and LZMA are checked by libtiff, see
+    reported_damage and messages.py.
     """
     check = _CHECKS.get(tags.get(_COMPRESSION, (1,))[0])
     if check is None:
@@ -51,7 +54,7 @@ _AT_END = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 
 
 def reported_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None:
-    """Return the message of libtiff, or of libjpeg in it, on damage in fax and JPEG strips; None if there is none."""
+    """Return the message of libtiff or its libjpeg about damage in fax and JPEG strips; None if there is none."""
     if tags.get(_COMPRESSION, (1,))[0] not in _REPORTED:
         return None
     ends = [sum(extent) for extent in zip(*_extents(tags), strict=False)]
@@ -65,7 +68,7 @@ def reported_damage(data: bytes, tags: dict[int, tuple[int, ...]]) -> str | None
 
 
 def exceeds_file(data: bytes, tags: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if a strip or tile ends past the end of the file."""
+    """Return True if a strip or tile extends beyond the end of the file."""
     return any(sum(extent) > len(data) for extent in zip(*_extents(tags), strict=False))
 
 
@@ -76,7 +79,10 @@ def _extents(tags: dict[int, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[i
 
 
 def _strips(data: bytes, tags: dict[int, tuple[int, ...]]) -> Iterator[_Strip]:
-    """Yield the strips with known offset and size; the decoded size is open if colours may be subsampled."""
+    """Yield the strips with known offset and size.
+
+    The decoded size is unknown if colours may be subsampled.
+    """
     tiled = _TILE_OFFSETS in tags
     offsets, counts = _extents(tags)
     width, height = (tags.get(tag, (0,))[0] for tag in (_WIDTH, _HEIGHT))
