@@ -29,6 +29,6 @@ def _check(package: str) -> None:
     folder = next((path for path in paths if path), "nothing")
     if not (os.path.exists(folder) and os.path.samefile(folder, own)):
         sys.exit(
-            f"Error: {folder} is in the way: Python loads it as '{package}' instead of {own}; rename it, or remove "
+            f"Error: {folder} shadows a module: Python loads it as '{package}' instead of {own}; rename it, or remove "
             "its folder from PYTHONPATH"
         )
