@@ -12,12 +12,13 @@ from typing import TypeVar
 from dataprep.errors import DataprepError, TryLater
 from schemas.errors import PASSING_ERRORS
 from schemas.process.memory import is_shortage
-from schemas.storage.sqlite_errors import disk_error
+from schemas.storage.sqlite_errors import disk_error, is_damaged
 
 # Errors of this process, not of the disk: a signal, or too many open files.
 OWN_ERRORS = frozenset({errno.EINTR, errno.EMFILE, errno.ENFILE})
 TRIES = 5  # attempts when signals interrupt a call
 AGAIN = "run the same command to resume"
+DAMAGED_PLAN = "try again; if that fails, remove .work of a sealed dataset, or the whole folder of an unfinished one"
 _T = TypeVar("_T")
 
 
@@ -78,6 +79,8 @@ def explained(error: Exception, default: object) -> DataprepError | None:
     errors.
     """
     if isinstance(error, sqlite3.Error):
+        if is_damaged(error):
+            return DataprepError(f"an SQLite file of {default} is damaged ({error}); {DAMAGED_PLAN}")
         os_error = disk_error(error)
         return None if os_error is None else explained(os_error, default)
     if not isinstance(error, OSError) or error.errno in (None, errno.EINTR, errno.EPIPE) or is_shortage(error):

@@ -236,3 +236,8 @@ def loads_mindspore(path: Path) -> bool:
 def test_a_test_file_that_loads_mindspore_is_slow(path: Path) -> None:
     if loads_mindspore(path):
         assert "\npytestmark = pytest.mark.slow\n" in path.read_text()
+
+
+def test_every_test_file_is_collected(pytestconfig: pytest.Config) -> None:
+    """Pytest's default leaves out folders named build."""
+    assert "build" not in pytestconfig.getini("norecursedirs")

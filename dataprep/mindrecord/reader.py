@@ -20,6 +20,9 @@ from schemas.storage.regular_file import open_regular
 Stored = tuple[bytes, bytes]  # blob and raw part of a row, without their length prefixes
 Span = tuple[Page, int, int]  # page, start and end of a row part in it, with prefix
 
+# A bad sector, or an offset that no file has: the row is lost. Other errors are not of the data.
+UNREADABLE = frozenset({errno.EIO, errno.EINVAL, errno.EOVERFLOW})
+
 
 class ShardReader:
     """Reads the header and rows of a shard.
@@ -146,7 +149,11 @@ class ShardReader:
     def _stored(self, blobs: list[Span], raws: list[Span]) -> Stored | None:
         try:
             return (self._read(*blobs[0]), self._read(*raws[0])) if blobs and raws else None
-        except (ValueError, OSError):
+        except ValueError:
+            return None
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
             return None
 
     def _group_rows(self, group: int) -> Iterator[dict[str, Any]]:
@@ -234,7 +241,11 @@ def read_stored(file: BinaryIO, geometry: Geometry, index_row: IndexRow) -> Stor
             return None
         try:
             data = os.pread(file.fileno(), size, geometry.header_size + page * geometry.page_size + at + PREFIX.size)
-        except (OSError, OverflowError):  # a bad sector; an offset that no file has
+        except OverflowError:
+            return None
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
             return None
         if len(data) != size:
             return None

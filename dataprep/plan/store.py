@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dataprep.disk import DAMAGED_PLAN
 from dataprep.errors import DataprepError
 from dataprep.items import Item, Reject
 from dataprep.mindrecord.format import Geometry
 from schemas.layout import SPLITS
 from schemas.storage.sqlite_errors import disk_error, open_unchanging
 
-_DAMAGED = "try again; if that fails, remove .work of a sealed dataset, or the whole folder of an unfinished one"
 _DIFFERENCE = """
 SELECT key, 'is new' FROM now WHERE key NOT IN (SELECT key FROM planned)
 UNION ALL SELECT key, 'is gone' FROM planned WHERE key NOT IN (SELECT key FROM now)
@@ -85,7 +85,8 @@ class Plan:
             return cls(db, source)
         except (sqlite3.DatabaseError, ValueError, KeyError) as error:
             db.close()
-            raise disk_error(error, str(path)) or DataprepError(f"{path} is damaged ({error}); {_DAMAGED}") from None
+            damaged = DataprepError(f"{path} is damaged ({error}); {DAMAGED_PLAN}")
+            raise disk_error(error, str(path)) or damaged from None
 
     def close(self) -> None:
         """Close the database."""

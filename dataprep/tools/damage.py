@@ -158,8 +158,11 @@ class DamagedSet:
         except (OSError, ContractError):
             yield from ((key(row), None) for row in rows)
             return
-        with file:
+        try:
             yield from ((key(row), read_stored(file, geometry, row)) for row in rows)
+        finally:
+            with suppress(OSError):  # closing a file that was only read loses nothing
+                file.close()
 
 
 def _is(path: Path, size: int, sha256: str) -> bool:

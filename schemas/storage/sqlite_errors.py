@@ -6,6 +6,7 @@ from pathlib import Path
 
 _FULL, _IO, _OPEN, _READ_ONLY, _BUSY, _LOCKED, _PROTOCOL, _LARGE = 13, 10, 14, 8, 5, 6, 15, 22  # SQLITE_...
 _IO_NO_MEMORY = _IO | 12 << 8
+_DAMAGED = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
 _ERRNOS = {
     _FULL: errno.ENOSPC,
     _IO: errno.EIO,
@@ -33,6 +34,12 @@ def open_unchanging(path: Path) -> sqlite3.Connection:
     """Open a database that no process changes, read-only and without locks. Raises OSError."""
     path.open("rb").close()  # SQLite does not report why it cannot open a file
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Return True if SQLite found the content of a file damaged. A failed read can look the same."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in _DAMAGED or str(error) in ("database disk image is malformed", "file is not a database")
 
 
 def disk_error(error: Exception, file: str | None = None) -> OSError | None:

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import ClosedFolder
 from dataprep.job import preflight
+from dataprep.mindrecord.index import read_index
+from dataprep.mindrecord.reader import ShardReader, read_stored
 from dataprep.plan.store import Plan
 from dataprep.sources.closed import check_temporary
 from schemas.storage.files import files_below, listing
@@ -178,3 +181,27 @@ def test_a_receipt_that_is_gone_before_the_seal_is_said(
     monkeypatch.setattr("dataprep.job.duplicates.find_duplicates", remove)
     with pytest.raises(DataprepError, match=r"the files of val\.mindrecord0 or its receipt in .* are missing"):
         shard(raw, tmp_path / "out", num_shards=2)
+
+
+def test_a_file_that_sqlite_finds_damaged_is_one_sentence() -> None:
+    error = disk.explained(sqlite3.DatabaseError("database disk image is malformed"), "/out")
+    assert error is not None
+    assert str(error).startswith("an SQLite file of /out is damaged (database disk image is malformed); try again")
+    assert disk.explained(sqlite3.OperationalError('near "SELEKT": syntax error'), "/out") is None
+
+
+@pytest.mark.parametrize(("number", "lost"), [(errno.EIO, True), (errno.EACCES, False), (errno.ESTALE, False)])
+def test_only_a_bad_sector_loses_a_row(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, lost: bool
+) -> None:
+    shard(raw, tmp_path / "out", num_shards=1)
+    path = tmp_path / "out" / "train.mindrecord0"
+    with ShardReader(path) as reader, path.open("rb") as file:
+        first = next(iter(read_index(path, reader.schema)))
+
+        def fail(*_: object) -> bytes:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "pread", fail)
+        with nullcontext() if lost else pytest.raises(OSError, match=os.strerror(number)):
+            assert read_stored(file, reader.geometry, first) is None
