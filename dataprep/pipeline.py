@@ -151,7 +151,7 @@ def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
 def _compare_files(out: Path, job: _Job, plan: Plan) -> None:
     presence = Presence(job.source, job.options.deadline)
     rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
-    check_inputs(plan, portable_path(job.source), Workdir(out).notes("mended"), rescan, out, presence)
+    check_inputs(plan, portable_path(job.source), Workdir(out).notes("fixed"), rescan, out, presence)
 
 
 def _build(work: Workdir, held: Workdir, job: _Job) -> tuple[Dataset, Built]:
@@ -245,7 +245,7 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
         with closing(Plan.open(origin.plan)) as plan:
             check_options(plan, job.options, origin.out)
             again = retried(plan, source, origin) if retry else {}
-            fixed = origin.notes("mended")
+            fixed = origin.notes("fixed")
             fixed |= {shard: fixed.get(shard, {}) | files for shard, files in again.items()}
             check_inputs(plan, source, fixed, lambda: entries(plan.layout), origin.out, presence)
             if not is_planned_path(plan, source):

@@ -33,7 +33,7 @@ from trainer.runs.folder import (
     LAST,
     METRICS,
     RESULT,
-    holds_run,
+    contains_run,
     run_folder,
     temporary_folder,
 )
@@ -154,7 +154,7 @@ def _schedule(plan: RunPlan) -> Schedule:
 
 def _start_or_resume(checkpointer: Checkpointer, progress: Progress, config: RunConfig) -> None:
     run, plan, state = checkpointer.folder, checkpointer.plan, checkpointer.state
-    if holds_run(run) and checkpointer.restore(progress.note):
+    if contains_run(run) and checkpointer.restore(progress.note):
         action = f"resuming after step {state.step}{_replay(plan, state)}"
     else:
         write_whole(run / CONFIG, config.to_json() + "\n")

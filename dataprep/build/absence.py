@@ -11,7 +11,7 @@ from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import Reject, ScanEntry, decode_name, encode_name, key_to_path, portable_path, source_path
 from dataprep.plan.store import Plan, PlannedShard
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 
 # Reasons caused by the file system: such a file may be readable again later.
 TRANSIENT = frozenset({"vanished", "changed", "unreadable", "stalled", "permission_denied", "not_a_regular_file"})
@@ -125,7 +125,7 @@ def _transient_rejects(plan: Plan, work: Workdir) -> dict[PlannedShard, set[str]
 
 
 def _wanted(plan: Plan, shard: PlannedShard, keys: set[str], work: Workdir, max_bytes: int) -> list[Wanted]:
-    fixed = work.notes("mended").get(shard.name, {})
+    fixed = work.notes("fixed").get(shard.name, {})
     items = [item for item in plan.items(shard) if item.key in keys]
     items = [i._replace(size=fixed[i.key][0], mtime_ns=fixed[i.key][1]) if i.key in fixed else i for i in items]
     return [Wanted(source_path(plan.source, item.key), item, max_bytes) for item in items]
@@ -137,7 +137,7 @@ def _first_readable(wanted: list[Wanted], deadline_s: float) -> str | None:
     The search ends at the first slow file, because each one would take the whole deadline.
     """
     for item, data in read_ahead(wanted, deadline_s):
-        if not isinstance(data, Refusal):
+        if not isinstance(data, ImageRejected):
             return item.key
         if data.reason == "stalled":
             return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dataprep.items import size_and_time
 from dataprep.plan.store import PlannedItem
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from schemas.process.memory import demand_threads, is_shortage
 
 READ_AHEAD_FILES = 8
@@ -27,8 +27,8 @@ class Wanted(NamedTuple):
 
 def read_ahead(
     wanted: Iterable[Wanted], deadline_s: float
-) -> Generator[tuple[PlannedItem, bytes | Refusal], None, None]:
-    """Yield each item in order, with its bytes or with a Refusal if it is not the regular file that was planned.
+) -> Generator[tuple[PlannedItem, bytes | ImageRejected], None, None]:
+    """Yield each item in order, with its bytes or with a ImageRejected if it is not the regular file that was planned.
 
     A thread reads ahead while images are decoded, which hides the latency of a disk or network. A file that takes
     longer than `deadline_s` seconds is rejected and its thread is abandoned. At most READ_AHEAD_BYTES are read ahead,
@@ -47,10 +47,10 @@ def read_ahead(
             try:
                 result: bytes | BaseException = answers.get(timeout=deadline_s)
             except queue.Empty:
-                result = Refusal("stalled", f"it could not be read within {deadline_s:g} s")
+                result = ImageRejected("stalled", f"it could not be read within {deadline_s:g} s")
                 asked.put(None)
                 asked, answers = _start(list(ahead)[1:])
-            if isinstance(result, BaseException) and not isinstance(result, Refusal):
+            if isinstance(result, BaseException) and not isinstance(result, ImageRejected):
                 raise result
             yield ahead.popleft().item, result
     finally:
@@ -82,33 +82,37 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
 
 
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
-    """Return the bytes of a planned file. Raise Refusal if it is too large or not the planned regular file."""
+    """Return the bytes of a planned file. Raise ImageRejected if it is too large or not the planned regular file."""
     if item.size > max_bytes:
-        raise Refusal("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
+        raise ImageRejected("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:
         # Without O_NONBLOCK, opening a FIFO would block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise Refusal("vanished", "it existed when the job was planned") from None
+        raise ImageRejected("vanished", "it existed when the job was planned") from None
     except PermissionError:
-        raise Refusal("permission_denied", "this user may not read it") from None
+        raise ImageRejected("permission_denied", "this user may not read it") from None
     except OSError as error:
         raise _unreadable(error) from None
     try:
         with open(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise Refusal("not_a_regular_file", "it was a file when the job was planned")
+                raise ImageRejected("not_a_regular_file", "it was a file when the job was planned")
             if size_and_time(status) != (item.size, item.mtime_ns):
-                raise Refusal("changed", f"it had {item.size} bytes when the job was planned, now {status.st_size}")
+                raise ImageRejected(
+                    "changed", f"it had {item.size} bytes when the job was planned, now {status.st_size}"
+                )
             data = file.readall()
     except OSError as error:
         raise _unreadable(error) from None
     if len(data) != item.size:
-        raise Refusal("changed", f"{len(data)} of its {item.size} bytes could be read")
+        raise ImageRejected("changed", f"{len(data)} of its {item.size} bytes could be read")
     return data
 
 
 def _unreadable(error: OSError) -> Exception:
-    """Return a Refusal, or MemoryError if memory is short on this machine."""
-    return MemoryError(error.strerror) if is_shortage(error) else Refusal("unreadable", error.strerror or str(error))
+    """Return an ImageRejected, or MemoryError if memory is short on this machine."""
+    return (
+        MemoryError(error.strerror) if is_shortage(error) else ImageRejected("unreadable", error.strerror or str(error))
+    )

@@ -236,7 +236,7 @@ def missing_shards(plan: Plan, work: Workdir) -> list[PlannedShard]:
 def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Counter[str]) -> dict[PlannedShard, str]:
     """Return the reason to build each shard. `deaths` counts worker deaths per shard in this run."""
     receipts, sizes = work.receipts(), geometry(plan, work)
-    fixed = work.notes("mended")
+    fixed = work.notes("fixed")
 
     def cause(shard: PlannedShard) -> str:
         receipt = receipts.get(shard.name)
@@ -268,7 +268,7 @@ def make_tasks(
     schema = load_schema(options.schema)
     sizes = geometry(plan, work)
     names = {split: tuple(shard.name for shard in members) for split, members in plan.splits().items()}
-    excluded, fixed = work.notes("excluded"), work.notes("mended")
+    excluded, fixed = work.notes("excluded"), work.notes("fixed")
     for shard in shards:
         yield Task(
             shard=shard,

@@ -27,7 +27,7 @@ from schemas.dataset import Dataset, RowDigestsFile
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, RUN_LOG, SPLITS, WORK, index_name
 from schemas.storage.files import give_group, listing, sync
 
-NOTES = ("pages.json", "excluded.json", "mended.json")  # files of Workdir.add_notes
+NOTES = ("pages.json", "excluded.json", "fixed.json")  # files of Workdir.add_notes
 LISTS = (DATASET, REJECTS, DUPLICATES, ROW_DIGESTS)
 OURS = re.compile(rf"({'|'.join(SPLITS)})\.mindrecord\d+(\.db)?|{'|'.join(map(re.escape, LISTS))}")
 
@@ -173,7 +173,7 @@ class Workdir:
 
     def notes(self, name: str) -> dict[str, Any]:
         """Return the notes `name`: `pages` (split -> page size), `excluded` (shard -> key -> reason, detail), or
-        `mended` (shard -> key -> size, time).
+        `fixed` (shard -> key -> size, time).
         """
         try:
             notes: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_bytes())
@@ -192,7 +192,7 @@ class Workdir:
 
     def forget(self, shard: str, fixed: dict[str, tuple[int, int]]) -> None:
         """Schedule `shard` for a rebuild without exclusions, with the new sizes and times of `fixed` files."""
-        self.add_notes("mended", {shard: self.notes("mended").get(shard, {}) | fixed})
+        self.add_notes("fixed", {shard: self.notes("fixed").get(shard, {}) | fixed})
         self.add_notes("excluded", {shard: {}})
         self.rebuild(shard)
 

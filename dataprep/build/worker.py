@@ -31,7 +31,7 @@ from dataprep.mindrecord.writer import ShardWriter
 from dataprep.plan.sizes import larger_page
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.dataset import Shard, file_sha256
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from schemas.layout import index_name
 from schemas.process.memory import MemoryShortage, demand_threads, is_shortage
 
@@ -110,7 +110,7 @@ def _build(task: Task, attempt: Path, build: "_Build") -> Receipt:
             build.note_current(item)
             try:
                 build.add(item, data, writer, rows)
-            except Refusal as refusal:
+            except ImageRejected as refusal:
                 build.rejects.append(Reject(item.key, refusal.reason, refusal.detail, item.size))
             build.current_key = None
         started = perf_counter()
@@ -168,11 +168,11 @@ class _Build:
         done = sum(self._class_rows) + len(self.rejects)
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
 
-    def add(self, item: PlannedItem, data: bytes | Refusal, writer: ShardWriter, rows: TextIO) -> None:
-        """Write one row. Raise Refusal to reject the file."""
+    def add(self, item: PlannedItem, data: bytes | ImageRejected, writer: ShardWriter, rows: TextIO) -> None:
+        """Write one row. Raise ImageRejected to reject the file."""
         if item.key in self._task.excluded:
-            raise Refusal(*self._task.excluded[item.key])
-        if isinstance(data, Refusal):
+            raise ImageRejected(*self._task.excluded[item.key])
+        if isinstance(data, ImageRejected):
             raise data
         started = perf_counter()
         measured = self._moments.images < self._to_measure
@@ -223,9 +223,9 @@ class _Build:
         )
 
 
-def decode_timeout(deadline_s: float) -> Refusal:
+def decode_timeout(deadline_s: float) -> ImageRejected:
     """Return the rejection of an image that takes more than `deadline_s` seconds of CPU time to decode."""
-    return Refusal("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
+    return ImageRejected("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
 
 
 def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
@@ -240,14 +240,14 @@ def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> N
 def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[bytes, bytes]:
     """Write a row and return its blob and raw part.
 
-    Raises Refusal if no page can hold the row, PagesTooSmall if a larger page can.
+    Raises ImageRejected if no page can hold the row, PagesTooSmall if a larger page can.
     """
     try:
         return writer.write(row)
     except RowTooLarge as error:
         page_size = larger_page(error.needed)
         if page_size is None:
-            raise Refusal("too_large", f"its row has {error.needed} bytes, more than a MindRecord page") from None
+            raise ImageRejected("too_large", f"its row has {error.needed} bytes, more than a MindRecord page") from None
         raise PagesTooSmall(task.shard.split, page_size) from None
 
 

@@ -1,4 +1,4 @@
-"""Check and normalise one image: file bytes in; bytes that the trainer's decoder reads, or a Refusal, out.
+"""Check and normalise one image: file bytes in; bytes that the trainer's decoder reads, or a ImageRejected, out.
 
 JPEG and PNG files that already fit the policy pass through unchanged, after a check that they decode to the last byte.
 Others are re-encoded, and their changes are counted by the names in Picture.changed.
@@ -13,10 +13,10 @@ from dataclasses import replace
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from dataprep.images.encoding import reencode
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.jpeg import jpeg_end, jpeg_without
 from dataprep.images.formats.png import EXTRA_DATA, png_stream_problem, png_without
-from dataprep.images.formats.structure import walk_chain
+from dataprep.images.formats.structure import check_container
 from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.picture import Picture
 from dataprep.images.reasons import reason_of_error, reason_of_unknown
@@ -31,7 +31,7 @@ from schemas.images.pixels import (
     turn_upright,
 )
 from schemas.images.png_chunks import PNG_MAGIC, without_bad_extras
-from schemas.images.policy import Notes, Policy, Refusal
+from schemas.images.policy import ImageRejected, Notes, Policy
 
 
 def keep_decoders_single() -> None:
@@ -43,82 +43,84 @@ def keep_decoders_single() -> None:
 
 
 def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
-    """Check an image file and apply the policy to it. Raises Refusal if the image is rejected.
+    """Check an image file and apply the policy to it. Raises ImageRejected if the image is rejected.
 
     `want_pixels` requests the decoded image at full size, which needs a full decode. `read_later` is for a caller that
     decodes each image completely afterwards, as the decode check does. Of a JPEG that passes through, only the
     beginning is then read. This finds errors in its tables, which crash MindSpore's decoder.
     """
     if not data:
-        raise Refusal("empty", "the file has no bytes")
+        raise ImageRejected("empty", "the file has no bytes")
     if len(data) > policy.max_bytes:
-        raise Refusal("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
-    chain = _check_chain(data, policy)
-    if policy.check == "header" and not want_pixels and chain.size and _suffices(chain.size, policy):
-        check_size(*chain.size, policy)
-        return _passed(data, chain, policy, chain.size, None)
-    image = _open(without_bad_extras(data) if chain.bad_extra else data, policy)
+        raise ImageRejected("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
+    container = _check_container(data, policy)
+    if policy.check == "header" and not want_pixels and container.size and _suffices(container.size, policy):
+        check_size(*container.size, policy)
+        return _passed(data, container, policy, container.size, None)
+    image = _open(without_bad_extras(data) if container.bad_extra else data, policy)
     png_warnings = _png_warnings(data) if image.format == "PNG" and policy.check == "decode" else ()
     decoded = data if policy.check == "decode" else b""
-    with CodecMessages(image.format, decoded) as messages, _errors_as_refusals(chain):
-        if not png_warnings and _passes(image, chain, policy) and profile_to_convert(image, policy) is None:
-            end = chain.scan + _START_BYTES if read_later and chain.scan else len(data)
+    with CodecMessages(image.format, decoded) as messages, _errors_as_rejects(container):
+        if not png_warnings and _passes(image, container, policy) and profile_to_convert(image, policy) is None:
+            end = container.scan + _START_BYTES if read_later and container.scan else len(data)
             size = image.size  # before reading, which may reduce the scale
             pixels = _read_through(data, image, policy, want_pixels, end)
-            return _passed(data, chain, policy, size, pixels)
-        picture = reencode(image, chain, policy, messages)
+            return _passed(data, container, policy, size, pixels)
+        picture = reencode(image, container, policy, messages)
         return replace(picture, warnings=(*png_warnings, *picture.warnings))
 
 
 def _png_warnings(data: bytes) -> tuple[str, ...]:
-    """Return warnings about the compressed pixels of a PNG. Raises Refusal if the pixels are damaged."""
+    """Return warnings about the compressed pixels of a PNG. Raises ImageRejected if the pixels are damaged."""
     problem = png_stream_problem(data)
     if problem and problem != EXTRA_DATA:
-        raise Refusal(*problem)
+        raise ImageRejected(*problem)
     return EXTRA_DATA[:1] if problem else ()
 
 
-def _passed(data: bytes, chain: Chain, policy: Policy, size: tuple[int, int], pixels: Image.Image | None) -> Picture:
+def _passed(
+    data: bytes, container: ContainerCheck, policy: Policy, size: tuple[int, int], pixels: Image.Image | None
+) -> Picture:
     """Return the picture of a file that passes through, without data after its end."""
     if data.startswith(PNG_MAGIC):
-        stored, changes = png_without(data, chain, policy.strip_metadata)
+        stored, changes = png_without(data, container, policy.strip_metadata)
     else:
-        stored, changes = jpeg_without(data, chain.end or jpeg_end(data), policy.strip_metadata)
+        stored, changes = jpeg_without(data, container.end or jpeg_end(data), policy.strip_metadata)
     return Picture(stored, *size, changes, pixels)
 
 
 @contextmanager
-def _errors_as_refusals(chain: Chain | None = None) -> Iterator[None]:
-    """Convert all errors of Pillow's parsers and codecs to Refusal."""
+def _errors_as_rejects(container: ContainerCheck | None = None) -> Iterator[None]:
+    """Convert all errors of Pillow's parsers and codecs to ImageRejected."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
-        except Refusal:
+        except ImageRejected:
             raise
         except MemoryError as error:
             # decoding.decode checks whether the file or the machine is the cause.
-            raise Refusal("corrupt", f"out of memory ({error})" if str(error) else "out of memory") from None
+            raise ImageRejected("corrupt", f"out of memory ({error})" if str(error) else "out of memory") from None
         except Exception as error:
-            if chain and chain.kind:
-                raise Refusal("unsupported_format", f"it is a {chain.kind} ({error})") from None
-            raise Refusal(*reason_of_error(error)) from None
+            if container and container.kind:
+                raise ImageRejected("unsupported_format", f"it is a {container.kind} ({error})") from None
+            raise ImageRejected(*reason_of_error(error)) from None
 
 
 def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
-    with _errors_as_refusals():
+    with _errors_as_rejects():
         try:
             return open_image(data, policy)
         except UnidentifiedImageError:
-            raise Refusal(*reason_of_unknown(data)) from None
+            raise ImageRejected(*reason_of_unknown(data)) from None
 
 
-def _check_chain(data: bytes, policy: Policy) -> Chain:
-    """Return the chain of the file, an empty one if its structure is unknown. Raises Refusal if the chain is broken."""
-    chain = walk_chain(data, policy.check == "header")
-    if chain.problem:
-        raise Refusal(chain.reason, chain.problem)
-    return chain
+def _check_container(data: bytes, policy: Policy) -> ContainerCheck:
+    """Check the container of a file. Returns an empty result for an unknown format. Raises ImageRejected if it is broken."""
+    container = check_container(data, policy.check == "header")
+    if container.problem:
+        raise ImageRejected(container.reason, container.problem)
+    return container
 
 
 def _suffices(size: tuple[int, int], policy: Policy) -> bool:
@@ -126,10 +128,10 @@ def _suffices(size: tuple[int, int], policy: Policy) -> bool:
     return policy.image_format in ("keep", "jpeg") and (policy.resize is None or min(size) <= policy.resize)
 
 
-def _passes(image: Image.Image, chain: Chain, policy: Policy) -> bool:
+def _passes(image: Image.Image, container: ContainerCheck, policy: Policy) -> bool:
     """Return True if the file already fits the policy. A multi-picture JPEG counts as its first picture."""
     kind = "png" if image.format == "PNG" else "jpeg"
-    if not chain.plain or policy.image_format not in ("keep", kind) or image.mode not in ("RGB", "L"):
+    if not container.plain or policy.image_format not in ("keep", kind) or image.mode not in ("RGB", "L"):
         return False
     if policy.resize is not None and min(image.size) > policy.resize:
         return False
@@ -166,7 +168,7 @@ def image_size(data: bytes) -> tuple[int, int]:
     """Return width and height in pixels from the header; (0, 0) if the header is unreadable."""
     try:
         return _open(data, Policy(max_pixels=1 << 40)).size
-    except Refusal:
+    except ImageRejected:
         return 0, 0
 
 
@@ -174,11 +176,12 @@ def preview_image(data: bytes, side: int, max_pixels: int) -> Image.Image:
     """Return the visible part of a file, also of a file that normalise rejects.
 
     The result is RGB or grey, and no side is longer than `side`. For a truncated file it is the part before the end.
-    Raises Refusal if nothing is visible. Not thread-safe: it makes Pillow accept truncated files in the whole process.
+    Raises ImageRejected if nothing is visible. Not thread-safe: Pillow accepts truncated files in the whole process
+    meanwhile.
     """
     data = without_bad_extras(data) if data.startswith(PNG_MAGIC) else data
     image: Image.Image = _open(data, Policy(max_pixels=max_pixels))
-    with _errors_as_refusals():
+    with _errors_as_rejects():
         ImageFile.LOAD_TRUNCATED_IMAGES = True
         try:
             image.draft(None, (side, side))

@@ -4,7 +4,7 @@ import re
 
 from dataprep.images.check import image_size, normalise
 from dataprep.images.picture import Picture
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from schemas.process.memory import BYTES_PER_PIXEL, FIXED_BYTES, has_room
 
 _FILE_FACTOR = 4
@@ -15,7 +15,7 @@ _NAMED_SHORTAGE = re.compile(r"memory|allocat|error -[49]\b", re.IGNORECASE)
 
 
 def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: bool = False) -> Picture:
-    """Call normalise; raise MemoryError instead of Refusal if memory is short.
+    """Call normalise; raise MemoryError instead of ImageRejected if memory is short.
 
     Codecs report a failed allocation in words that also mean damage: "broken data stream" (libjpeg, OpenJPEG), "could
     not create decoder object" (WebP), "codec configuration error" (zlib). So a codec's error rejects the image only if
@@ -23,9 +23,9 @@ def decode(data: bytes, policy: Policy, want_pixels: bool = False, read_later: b
     """
     try:
         return normalise(data, policy, want_pixels, read_later)
-    except Refusal as error:
+    except ImageRejected as error:
         # A copy, since the traceback of the error keeps the decoded pixels in memory.
-        refusal, by_codec = Refusal(error.reason, error.detail), error.__context__ is not None
+        refusal, by_codec = ImageRejected(error.reason, error.detail), error.__context__ is not None
     named = _NAMED_SHORTAGE.search(refusal.detail) is not None
     if (by_codec or named) and not has_room(_needed(data, policy) + _ABSURD_BYTES * named):
         raise MemoryError(refusal.detail)

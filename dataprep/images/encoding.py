@@ -6,21 +6,23 @@ from time import perf_counter
 from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.picture import Picture
 from schemas.images.pixels import apply_policy, orientation
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 
 # Pillow's numbers of the chroma subsamplings that it writes; -1 lets it choose (4:2:0).
 _FULL, _HALF_WIDTH, _DEFAULT = 0, 1, -1
 _MAX_JPEG_SIDE = 65_500  # pixels
 
 
-def reencode(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, messages: CodecMessages) -> Picture:
+def reencode(
+    opened: ImageFile.ImageFile, container: ContainerCheck, policy: Policy, messages: CodecMessages
+) -> Picture:
     """Decode an opened image, apply the policy to its pixels and encode them.
 
-    Raises Refusal if the image is rejected. Pillow's errors are not caught.
+    Raises ImageRejected if the image is rejected. Pillow's errors are not caught.
     """
     source = str(opened.format)
     sampling = _sampling(opened)
@@ -33,7 +35,7 @@ def reencode(opened: ImageFile.ImageFile, chain: Chain, policy: Policy, messages
     started = perf_counter()
     encoded = _encode(image, target, policy, sampling)
     seconds = perf_counter() - started
-    warnings = tuple(dict.fromkeys([*chain.warnings, *notes.warnings]))
+    warnings = tuple(dict.fromkeys([*container.warnings, *notes.warnings]))
     return Picture(encoded, *image.size, tuple(notes.changed), image, seconds, warnings)
 
 
@@ -59,7 +61,7 @@ def _sampling(image: Image.Image) -> int:
 
 def _encode(image: Image.Image, target: str, policy: Policy, sampling: int) -> bytes:
     if target == "JPEG" and max(image.size) > _MAX_JPEG_SIDE:
-        raise Refusal("too_large", f"{image.width} x {image.height} pixels do not fit into a JPEG")
+        raise ImageRejected("too_large", f"{image.width} x {image.height} pixels do not fit into a JPEG")
     buffer = io.BytesIO()
     image.info = {}  # or a profile, comment or EXIF of the source would be copied
     if target == "JPEG":

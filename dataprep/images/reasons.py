@@ -1,6 +1,6 @@
 """Reason code and detail for a file that Pillow cannot open or decode."""
 
-from dataprep.images.formats.jpeg import JPEG_MAGIC, jpeg_chain
+from dataprep.images.formats.jpeg import JPEG_MAGIC, check_jpeg_container
 from dataprep.images.formats.tiff.directories import describe_tiff
 from dataprep.images.signatures import TARGA, UNKNOWN, describe_other, is_readable, is_targa
 from schemas.images.png_chunks import PNG_MAGIC
@@ -11,7 +11,7 @@ _HEAD = 2100  # bytes: covers the magic bytes furthest from the start
 
 def reason_of_unknown(data: bytes) -> tuple[str, str]:
     """Return reason and detail for data in a format that is not read."""
-    if data.startswith(JPEG_MAGIC) and (kind := jpeg_chain(data, headers_only=True).kind):
+    if data.startswith(JPEG_MAGIC) and (kind := check_jpeg_container(data, headers_only=True).kind):
         return "unsupported_format", f"it is a {kind}"
     if data.startswith(TIFF_MAGICS) and (kind := describe_tiff(data)):
         return "unsupported_format", f"it is {kind}"

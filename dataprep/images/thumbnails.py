@@ -17,7 +17,7 @@ from PIL import Image
 
 from dataprep.errors import DataprepError
 from dataprep.images.check import keep_decoders_single, preview_image
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from schemas.process.host import usable_cores
 
 MAX_PIXELS = 64_000_000
@@ -186,7 +186,7 @@ def thumbnail(picture: bytes | File, sheet: Sheet) -> Thumbnail | None:
     data = picture if isinstance(picture, bytes) else _read(picture)
     try:
         image = preview_image(data, sheet.side, MAX_PIXELS) if data else None
-    except Refusal:
+    except ImageRejected:
         return None
     if image is not None and isinstance(picture, File) and _is_flat(image):
         return None  # one colour: no pixels were decoded

@@ -162,7 +162,7 @@ def retried(plan: Plan, source: str, work: Workdir) -> Fixed:
 
     Shards that an interrupted retry has built from the same files are not returned.
     """
-    receipts, known = work.receipts(), work.notes("mended")
+    receipts, known = work.receipts(), work.notes("fixed")
     fixed: Fixed = {}
     for shard in plan.shards:
         receipt, before = receipts.get(shard.name), known.get(shard.name, {})

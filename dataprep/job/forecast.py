@@ -21,7 +21,7 @@ from dataprep.options import ShardOptions
 from dataprep.plan import sizes as plan_sizes
 from dataprep.plan.store import Plan, PlannedItem
 from schemas.counting import many
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 
 SAMPLE = 200
 # Opening a file takes 0.1 ms (local disk) to several ms (network share), so number and time are limited.
@@ -68,10 +68,10 @@ def try_sample(plan: Plan, options: ShardOptions) -> Sample:
     with closing(read_ahead(wanted, options.deadline)) as files:
         for _, data in files:
             try:
-                if isinstance(data, Refusal):
+                if isinstance(data, ImageRejected):
                     raise data
                 rows.append(len(decode(data, options.policy).data))
-            except Refusal as refusal:
+            except ImageRejected as refusal:
                 rejected[refusal.reason] += 1
     seconds = time.perf_counter() - started
     return Sample(len(items), sum(item.size for item in items), rows, rejected, seconds)

@@ -80,7 +80,7 @@ def _unfinished(out: Path, source: str, options: ShardOptions, existing: Existin
         if existing.restart:
             return f"OUT {out} has an unfinished job ({built}): --restart would plan it again"
         check_options(saved, options, out)
-        if not work.notes("mended"):
+        if not work.notes("fixed"):
             _check_same_files(saved, plan, source, out)
     return f"OUT {out} has this job, unfinished ({built}): it would resume"
 

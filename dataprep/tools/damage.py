@@ -16,7 +16,7 @@ from dataprep.mindrecord.reader import ShardReader, Stored, read_stored
 from dataprep.mindrecord.rows import RowCodec
 from schemas.dataset import Dataset, Shard, Split, file_sha256
 from schemas.errors import ContractError
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from schemas.layout import index_name
 from schemas.storage.regular_file import open_regular
 
@@ -112,7 +112,7 @@ class DamagedSet:
     def _decodes(self, row: dict[str, Any]) -> bool:
         try:
             decode(row[self._dataset.schema.column("image")], Policy())
-        except Refusal:
+        except ImageRejected:
             return False
         return True
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
-from schemas.images.policy import Notes, Policy, Refusal
+from schemas.images.policy import ImageRejected, Notes, Policy
 
 # TIFF tags
 _BITS, _PHOTOMETRIC, _PLANES, _SAMPLE_FORMAT = 258, 262, 284, 339
@@ -36,8 +36,9 @@ def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: No
     """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
 
     Values of known depth are shifted, as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
-    a TIFF whose white is zero up to eight bits; deeper ones are inverted here. Raises Refusal for an unknown value
-    range if `policy.depth_range` does not give it.
+    a TIFF whose white is zero up to eight bits; deeper ones are inverted here.
+
+    Raises ImageRejected for an unknown value range if `policy.depth_range` does not give it.
     """
     values = _stored_values(image, source)
     if values is None:
@@ -85,7 +86,7 @@ def _eight_bits(image: Image.Image, values: NDArray[Any], policy: Policy, notes:
         return _mapped(values, policy.depth_range)
     if values.dtype != np.uint16:
         kind = f"{image.mode} ({values.dtype})"
-        raise Refusal(
+        raise ImageRejected(
             "unsupported_depth",
             f"unsupported pixel mode {kind}: its value range is unknown; set --depth-range of 'dataprep shard'",
         )
@@ -118,7 +119,8 @@ def _mapped(values: NDArray[Any], limits: tuple[float, float]) -> NDArray[np.uin
 def widen_planes(image: ImageFile.ImageFile) -> None:
     """Correct how Pillow will read 16-bit colours stored in separate planes of an opened TIFF.
 
-    It asks for 8-bit planes and returns noise if they are uncompressed. Raises Refusal for planes that it cannot read.
+    It asks for 8-bit planes and returns noise if they are uncompressed. Raises ImageRejected for planes that it cannot
+    read.
     """
     if _tag(image, _PLANES) != (_SEPARATE,) or max(_tag(image, _BITS) or (0,)) != 16:
         return
@@ -127,7 +129,7 @@ def widen_planes(image: ImageFile.ImageFile) -> None:
     for tile in image.tile:
         plane = tile.args[0] if isinstance(tile.args, tuple) else ""
         if len(plane) == 1 and plane not in "RGBA":
-            raise Refusal("unsupported_format", f"it is a TIFF with a 16-bit plane {plane}")
+            raise ImageRejected("unsupported_format", f"it is a TIFF with a 16-bit plane {plane}")
         tiles.append(tile._replace(args=(plane + order, *tile.args[1:])) if tile.args and len(plane) == 1 else tile)
     image.tile = tiles
 
@@ -135,18 +137,18 @@ def widen_planes(image: ImageFile.ImageFile) -> None:
 def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
     """Open the same file again, so that loading it gives the low bytes of its 16-bit values.
 
-    `image` was opened from memory and is not loaded yet. Raises Refusal for a pixel layout that does not allow it.
+    `image` was opened from memory and is not loaded yet. Raises ImageRejected if its pixel layout does not allow it.
     """
     assert isinstance(image.fp, io.BytesIO)
     opened = Image.open(io.BytesIO(image.fp.getvalue()), formats=(str(image.format),))
     if _tag(opened, _PLANES) == (_SEPARATE,):  # libtiff unpacks planes in the byte order of the machine, always
-        raise Refusal("unsupported_depth", "--depth-bits cannot be applied to colours stored in separate planes")
+        raise ImageRejected("unsupported_depth", "--depth-bits cannot be applied to colours stored in separate planes")
     tiles = []
     for tile in opened.tile:
         rawmode, *others = (tile.args,) if isinstance(tile.args, str) else tile.args or ("",)
         layout, order = rawmode[:-4], rawmode[-4:].replace(";16N", _NATIVE)
         if layout not in _LAYOUTS or order not in _SWAPPED:
-            raise Refusal("unsupported_depth", f"--depth-bits cannot be applied to pixels stored as {rawmode}")
+            raise ImageRejected("unsupported_depth", f"--depth-bits cannot be applied to pixels stored as {rawmode}")
         swapped = layout + _SWAPPED[order]
         tiles.append(tile._replace(args=(swapped, *others) if others else swapped))
     opened.tile = tiles

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageCms, ImageFile
 
 from schemas.images.depth import combine_bytes, is_deep, note_low_range, open_low_bytes, to_eight_bit_grey, widen_planes
-from schemas.images.policy import Notes, Policy, Refusal
+from schemas.images.policy import ImageRejected, Notes, Policy
 from schemas.process.memory import demand_room
 
 # Formats without a magic number are left out, since garbage would pass; EPS, since it starts a program.
@@ -47,26 +47,30 @@ def readable_formats() -> tuple[str, ...]:
 def open_image(data: bytes, policy: Policy) -> ImageFile.ImageFile:
     """Open an image file and check its header against the policy; no pixels are decoded.
 
-    Raises Refusal for an image that the policy rejects, PIL.UnidentifiedImageError for data in no readable format, and
-    other errors of Pillow.
+    Raises ImageRejected for an image that the policy rejects, and PIL.UnidentifiedImageError for data in no readable
+    format. Other errors of Pillow pass through.
     """
     image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=readable_formats())
     check_size(*image.size, policy)
     if policy.animation == "reject" and is_animated(image):
-        raise Refusal("animated", "it has several frames or pages, and --animation is reject")
+        raise ImageRejected("animated", "it has several frames or pages, and --animation is reject")
     return image
 
 
 def check_size(width: int, height: int, policy: Policy) -> None:
-    """Raise Refusal unless a size in pixels is within the policy's limits."""
+    """Raise ImageRejected unless a size in pixels is within the policy's limits."""
     if width < 1 or height < 1:
-        raise Refusal("corrupt", f"its header says {width} x {height} pixels")
+        raise ImageRejected("corrupt", f"its header says {width} x {height} pixels")
     if width * height > policy.max_pixels:
-        raise Refusal("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+        raise ImageRejected("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
     if min(width, height) < policy.min_side:
-        raise Refusal("too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}")
+        raise ImageRejected(
+            "too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}"
+        )
     if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
-        raise Refusal("extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1")
+        raise ImageRejected(
+            "extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1"
+        )
 
 
 def is_animated(image: Image.Image) -> bool:
@@ -118,8 +122,8 @@ def apply_policy(
 
     `opened` was opened from memory and is not loaded yet. `load` decodes an image in place and returns warnings.
 
-    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises Refusal for pixels that
-    the policy does not cover, and Pillow's errors.
+    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises ImageRejected for pixels
+    that the policy does not cover. Errors of Pillow pass through.
     """
     notes = Notes()
     source, size, resize = str(opened.format), opened.size, policy.resize
@@ -182,7 +186,7 @@ def _to_srgb(image: Image.Image, profile: ImageCms.ImageCmsProfile, notes: Notes
 def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image:
     """Return the image in mode RGB or L, or RGBA if it has transparent parts. `source` is Pillow's name of its format.
 
-    Raises Refusal for an unknown value range.
+    Raises ImageRejected for an unknown value range.
     """
     grey = to_eight_bit_grey(image, source, policy, notes)
     if grey is not None and grey.mode == "L":

@@ -55,7 +55,7 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
 
 
-class Refusal(Exception):
+class ImageRejected(Exception):
     """The image is rejected: a reason code, and a detail for a person who may fix the image."""
 
     def __init__(self, reason: str, detail: str) -> None:

@@ -205,9 +205,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
 
 
 def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
-    with pytest.raises(
-        DataprepError, match=r"with --seed 0, --num-shards 3, this .* has --seed 1, --num-shards unset"
-    ):
+    with pytest.raises(DataprepError, match=r"with --seed 0, --num-shards 3, this .* has --seed 1, --num-shards unset"):
         shard(raw, sealed, seed=1)
 
 

@@ -21,7 +21,7 @@ from dataprep.images.decoding import decode
 from dataprep.options import Budget
 from dataprep.sources import peek
 from schemas.images.pixels import readable_formats
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from schemas.process import memory
 from schemas.process.memory import MemoryShortage, has_room, is_shortage
 from tests.dataprep.conftest import Files, digests, encoded, picture, shard
@@ -45,7 +45,7 @@ FORMATS = {
 # Decodes argv[1] with each of the further arguments as bytes that may be allocated, and prints what came of it.
 LIMITED = """
 import os, resource, sys
-from dataprep.images.decoding import decode; from schemas.images.policy import Policy, Refusal
+from dataprep.images.decoding import decode; from schemas.images.policy import Policy, ImageRejected
 from schemas.images.pixels import readable_formats
 readable_formats()  # as a worker does when it starts
 def outcome():
@@ -53,7 +53,7 @@ def outcome():
         return decode(data, Policy()).data.hex()[:40]
     except MemoryError:
         return "shortage"
-    except Refusal as refusal:
+    except ImageRejected as refusal:
         return refusal.reason
 data = open(sys.argv[1], "rb").read()
 for room in sys.argv[2:]:
@@ -89,10 +89,10 @@ def test_what_a_codec_says_is_believed_only_while_there_is_memory(detail: str, m
         try:
             raise OSError(detail)
         except OSError:
-            raise Refusal("corrupt", detail) from None
+            raise ImageRejected("corrupt", detail) from None
 
     monkeypatch.setattr(decoding, "normalise", refuse)
-    with pytest.raises(Refusal, match=detail):
+    with pytest.raises(ImageRejected, match=detail):
         decode(picture(1), Policy())
     monkeypatch.setattr(decoding, "has_room", lambda size: size < 1000)
     with pytest.raises(MemoryError):
@@ -101,7 +101,7 @@ def test_what_a_codec_says_is_believed_only_while_there_is_memory(detail: str, m
 
 def test_a_broken_structure_is_believed_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "has_room", lambda size: False)
-    with pytest.raises(Refusal, match="end-of-image"):
+    with pytest.raises(ImageRejected, match="end-of-image"):
         decode(picture(1)[:-2], Policy())
 
 
@@ -112,7 +112,7 @@ def test_a_header_that_announces_more_than_any_machine_has_is_the_file_s_fault(
         raise MemoryError
 
     monkeypatch.setattr(Image, "open", exhaust)
-    with pytest.raises(Refusal, match="out of memory") as refused:
+    with pytest.raises(ImageRejected, match="out of memory") as refused:
         decode(picture(1), Policy())
     assert refused.value.reason == "corrupt"
 

@@ -75,7 +75,7 @@ def _begun(source: Path, box: Path) -> None:
     assert done.code == -9, done.err
 
 
-def _mended(source: Path, box: Path) -> None:
+def _fix_rejects(source: Path, box: Path) -> None:
     _sealed(source, box)
     (source / "cat" / "bad.jpg").write_bytes(picture(99))
 
@@ -111,8 +111,8 @@ SCENES = {
         Scene("rerun, unfinished, SOURCE", (*SHARD, *SERIAL), _begun, "source"),
         Scene("rerun, complete", (*SHARD, *SERIAL), _sealed),
         Scene("overwrite", (*SHARD, *SERIAL, "--num-shards", "1", "--overwrite"), _sealed),
-        Scene("retry-rejects", (*SHARD, *SERIAL, "--retry-rejects"), _mended),
-        Scene("retry-rejects, SOURCE", (*SHARD, *SERIAL, "--retry-rejects"), _mended, "source"),
+        Scene("retry-rejects", (*SHARD, *SERIAL, "--retry-rejects"), _fix_rejects),
+        Scene("retry-rejects, SOURCE", (*SHARD, *SERIAL, "--retry-rejects"), _fix_rejects, "source"),
         Scene("verify", ("verify", "OUT", "--json"), _sealed),
         Scene("repair", ("repair", "OUT", "--json"), _swapped),
         Scene("repair --salvage", ("repair", "OUT", "--salvage", "NEW", "--json"), _torn),

@@ -97,8 +97,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     assert re.search(r"^workers +default +2 +as this run was started", err, re.MULTILINE)
     [warning] = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert (
-        "this run was started on 2 cores, this process may use 1; the weights will differ in the last bits"
-        in warning
+        "this run was started on 2 cores, this process may use 1; the weights will differ in the last bits" in warning
     )
     losses = [json.loads((tmp_path / run / "metrics.jsonl").read_text())["loss"] for run in ("killed", "whole")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same images, crops and flips"

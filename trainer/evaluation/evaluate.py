@@ -16,7 +16,7 @@ from trainer.feed.picture import Unreadable, thumbnail
 from trainer.feed.pipeline import check_batch, encoded_at, keyed_batches, pipeline_errors
 from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
-from trainer.runs.folder import EVALUATIONS, PICTURES, holds_run, scratch
+from trainer.runs.folder import EVALUATIONS, PICTURES, contains_run, scratch
 
 USUAL_SIDE = 224  # pixels; for planning the pipeline before the checkpoint is read, which has the image size
 THUMBNAIL_SIDE = 320  # pixels; a thumbnail is about 20 KB
@@ -118,7 +118,7 @@ def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | No
     if report is not None:
         _write(report, evaluation)
         return f"report: {report}"
-    if not holds_run(checkpoint):
+    if not contains_run(checkpoint):
         return ""
     folder = checkpoint / EVALUATIONS / evaluation.split
     try:

@@ -17,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from schemas.images.pixels import apply_policy, open_image
 from schemas.images.placeholders import describe_text
 from schemas.images.png_chunks import PNG_MAGIC, without_bad_extras
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from schemas.images.tiff import TIFF_MAGICS, read_directories, unsupported_kind
 
 IMAGE_MAGICS = (b"\xff\xd8\xff", PNG_MAGIC, b"GIF8", b"II*\0", b"MM\0*")
@@ -47,7 +47,7 @@ def read_picture(data: bytes, policy: Mapping[str, object]) -> NDArray[np.uint8]
             return _read(data, replace(Policy.from_dict(policy), min_side=1, max_aspect=None))
     except UnidentifiedImageError:
         raise _unidentified(data) from None
-    except Refusal as error:
+    except ImageRejected as error:
         raise Unreadable(error.detail) from None
     except MemoryError:
         raise Unreadable("its pixels do not fit into memory") from None
@@ -57,7 +57,7 @@ def read_picture(data: bytes, policy: Mapping[str, object]) -> NDArray[np.uint8]
 
 def _read(data: bytes, policy: Policy) -> NDArray[np.uint8]:
     if data.startswith(TIFF_MAGICS) and (kind := unsupported_kind(data, list(read_directories(data)))):
-        raise Refusal("unsupported_format", f"it is {kind}")
+        raise ImageRejected("unsupported_format", f"it is {kind}")
     image, _ = apply_policy(open_image(data, policy), policy)
     return np.asarray(image.convert("RGB"), np.uint8)
 

@@ -9,7 +9,7 @@ from trainer.config import RunConfig
 from trainer.device.context import Machine, this_machine
 from trainer.plan.preflight import check_start, unchecked
 from trainer.plan.run_plan import RunPlan, plan_run
-from trainer.runs.folder import holds_run, next_run_folder
+from trainer.runs.folder import contains_run, next_run_folder
 from trainer.runs.history import start_settings
 from trainer.runs.resume import finished
 
@@ -43,7 +43,7 @@ class DryRun:
     @property
     def resumes(self) -> bool:
         """Return True if the folder holds an unfinished run."""
-        return not self.complete and holds_run(self.out)
+        return not self.complete and contains_run(self.out)
 
 
 def plan_dry_run(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:

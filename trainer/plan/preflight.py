@@ -9,7 +9,7 @@ from trainer.feed.integrity import check_sizes
 from trainer.nn.models import MINDCV, MODELS
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint
-from trainer.runs.folder import LAST, check_out, holds_run
+from trainer.runs.folder import LAST, check_out, contains_run
 from trainer.runs.history import start_settings
 
 NO_BOARD = "--tensorboard needs tensorboardX: pip install tensorboardX"
@@ -36,7 +36,7 @@ def check_ranks(run: Path, ranks: int) -> None:
 
     The steps of such a run count batches of all ranks, so it cannot be resumed with another number of ranks.
     """
-    if not holds_run(run):
+    if not contains_run(run):
         return
     start = start_settings(str(run))
     before = None if start is None else start.ranks

@@ -64,7 +64,7 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
     try:
         with _locked(folder):
             _sweep(folder)
-            existing = holds_run(folder)
+            existing = contains_run(folder)
             try:
                 yield folder
             finally:
@@ -111,7 +111,7 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
             raise disk_error(error, f"cannot create the run folder {folder}") from None
 
 
-def holds_run(folder: Path) -> bool:
+def contains_run(folder: Path) -> bool:
     """Return True if the folder contains a run."""
     return (folder / CONFIG).is_file()
 
@@ -121,7 +121,7 @@ def _taken(folder: Path) -> str:
 
 
 def _may_enter(folder: Path) -> bool:
-    return folder.is_dir() and (holds_run(folder) or _is_vacant(folder))
+    return folder.is_dir() and (contains_run(folder) or _is_vacant(folder))
 
 
 def _is_vacant(folder: Path) -> bool:

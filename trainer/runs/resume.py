@@ -10,7 +10,7 @@ from schemas.storage.regular_file import read_regular
 from trainer.config import RunConfig
 from trainer.decisions import requested
 from trainer.errors import TrainerError, WrongUsage
-from trainer.runs.folder import CONFIG, RESULT, RUNS, holds_run
+from trainer.runs.folder import CONFIG, RESULT, RUNS, contains_run
 from trainer.runs.result import TrainResult
 
 MAX_BYTES = 16 << 20  # of config.json and result.json
@@ -29,13 +29,13 @@ def find_run(config: RunConfig) -> RunConfig:
     if not config.resume:
         return config
     if config.out is not None:
-        if not holds_run(Path(config.out)):
+        if not contains_run(Path(config.out)):
             raise WrongUsage(f"--resume: {config.out} has no run to resume; omit --resume to start one")
         return config
     name = Path(config.dataset).resolve().name or "dataset"
     numbered = [path for path in RUNS.glob(f"{name}-*") if path.name.removeprefix(f"{name}-").isdecimal()]
     for folder in sorted(numbered, key=lambda path: int(path.name.removeprefix(f"{name}-")), reverse=True):
-        if holds_run(folder) and not (folder / RESULT).exists() and _difference(folder, config) is None:
+        if contains_run(folder) and not (folder / RESULT).exists() and _difference(folder, config) is None:
             return dataclasses.replace(config, out=str(folder))
     raise TrainerError(
         f"--resume: {RUNS.resolve()} has no unfinished run with these options; set --out to a run folder"
@@ -47,7 +47,7 @@ def finished(config: RunConfig) -> TrainResult | None:
 
     Raise TrainerError if that run has other options, ContractError if it used another dataset.
     """
-    if config.out is None or not holds_run(Path(config.out)):
+    if config.out is None or not contains_run(Path(config.out)):
         return None
     folder = Path(config.out).resolve()
     difference = _difference(folder, config)

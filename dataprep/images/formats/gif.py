@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.lzw import count_lzw
 
 GIF_MAGICS = (b"GIF87a", b"GIF89a")
@@ -10,7 +10,7 @@ _EXTENSION, _PICTURE, _TRAILER = 0x21, 0x2C, 0x3B
 _LARGEST_CODE_BITS = 8
 
 
-def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
+def check_gif_container(data: bytes, headers_only: bool = False) -> ContainerCheck:
     """Check that the compressed data of the first picture decodes to as many pixels as its size requires.
 
     A missing trailer is a warning: pictures are complete without it, and some writers omit it.
@@ -19,11 +19,11 @@ def gif_chain(data: bytes, headers_only: bool = False) -> Chain:
     pictures = 0
     for kind, at, end in _blocks(data):
         if kind == _TRAILER:
-            return Chain(first, checksum=True)
+            return ContainerCheck(first, checksum=True)
         if kind == _PICTURE and not pictures and not headers_only:
             first = _picture_problem(data, at, end)
         pictures += kind == _PICTURE
-    return Chain(first, warnings=("gif_without_trailer",) if pictures else ())
+    return ContainerCheck(first, warnings=("gif_without_trailer",) if pictures else ())
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int, int]]:

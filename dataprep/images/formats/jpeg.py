@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.jpeg_scans import FOLLOWED, ScanProblem, Scans
 
 JPEG_MAGIC = b"\xff\xd8\xff"
@@ -71,15 +71,15 @@ def segments(data: bytes, headers_only: bool = False) -> Iterator[Segment]:
             return
 
 
-def jpeg_chain(data: bytes, headers_only: bool = False) -> Chain:
+def check_jpeg_container(data: bytes, headers_only: bool = False) -> ContainerCheck:
     """Check the segments from SOI to EOI and the scans. If `headers_only`, stop at the first scan."""
     try:
         return _walk(data, headers_only)
     except ScanProblem as problem:
-        return Chain(str(problem), checksum=True)
+        return ContainerCheck(str(problem), checksum=True)
 
 
-def _walk(data: bytes, headers_only: bool) -> Chain:
+def _walk(data: bytes, headers_only: bool) -> ContainerCheck:
     frame, bare, scan = -1, True, 0
     between, at = 0, 2
     scans: Scans | None = None
@@ -87,11 +87,11 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
         marker = segment.marker
         between, at = between + segment.start - at, segment.end
         if number > _MAX_SEGMENTS or between > _MAX_BETWEEN:
-            return Chain("it has too many segments, or too many bytes between them", checksum=True)
+            return ContainerCheck("it has too many segments, or too many bytes between them", checksum=True)
         if segment.end < 0:
-            return Chain("it ends inside a segment")
+            return ContainerCheck("it ends inside a segment")
         if marker == SOI:
-            return Chain("it has a second start-of-image marker", checksum=True)
+            return ContainerCheck("it has a second start-of-image marker", checksum=True)
         if marker == EOI:
             return _end(data, frame, scans, bare, max(scan, 0), segment.end)
         scan = -1 if scan else 0  # a segment follows a scan
@@ -99,11 +99,11 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
             scans = _begin(data, segment, frame)
             frame = segment.body - 1
         if marker == _QUANTISATION and _has_zero(data[segment.body + 2 : segment.header_end]):
-            return Chain("a quantisation table contains a zero", checksum=True)
+            return ContainerCheck("a quantisation table contains a zero", checksum=True)
         bare &= marker not in APPLICATION or marker in (_JFIF, ADOBE)
         if marker == SOS:
             if frame < 0:
-                return Chain("it has a scan before its frame header")
+                return ContainerCheck("it has a scan before its frame header")
             if headers_only:
                 return _jpeg(data, frame, bare, segment.end)
             if segment.end == len(data):
@@ -111,7 +111,7 @@ def _walk(data: bytes, headers_only: bool) -> Chain:
             scan = segment.header_end if scan == 0 else -1
             if scans:
                 scans.add(data[segment.body + 2 : segment.header_end], data, segment.header_end, segment.end)
-    return Chain("it ends without an end-of-image marker")
+    return ContainerCheck("it ends without an end-of-image marker")
 
 
 def _has_zero(tables: bytes) -> bool:
@@ -143,14 +143,14 @@ def _begin(data: bytes, segment: Segment, frame: int) -> Scans | None:
     return Scans(segment.marker, data[segment.body + 2 : segment.header_end])
 
 
-def _end(data: bytes, frame: int, scans: Scans | None, bare: bool, scan: int, end: int) -> Chain:
+def _end(data: bytes, frame: int, scans: Scans | None, bare: bool, scan: int, end: int) -> ContainerCheck:
     if frame < 0:
-        return Chain("it has no image data")
+        return ContainerCheck("it has no image data")
     missing = scans.missing() if scans else None
-    return Chain(missing) if missing else _jpeg(data, frame, bare, scan, end)
+    return ContainerCheck(missing) if missing else _jpeg(data, frame, bare, scan, end)
 
 
-def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain:
+def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> ContainerCheck:
     """Return the chain of a complete JPEG.
 
     `frame` is the offset of the frame marker. `bare` is True if there is no metadata.
@@ -167,9 +167,9 @@ def _jpeg(data: bytes, frame: int, bare: bool, scan: int, end: int = 0) -> Chain
     plain = kind is None and marker <= 0xC2
     height, width = struct.unpack_from(">HH", data, frame + 4)
     if not height:
-        return Chain("it is a JPEG whose height is in a DNL segment after its scan", unsupported=True)
+        return ContainerCheck("it is a JPEG whose height is in a DNL segment after its scan", unsupported=True)
     simple = bare and plain and data[frame + 8] in (1, 3)
-    return Chain(plain=plain, kind=kind, size=(width, height) if simple else None, scan=scan, end=end)
+    return ContainerCheck(plain=plain, kind=kind, size=(width, height) if simple else None, scan=scan, end=end)
 
 
 def _next_marker(data: bytes, at: int) -> tuple[int | None, int]:

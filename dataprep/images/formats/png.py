@@ -6,7 +6,7 @@ The pixels are inflated but not decoded.
 import struct
 import zlib
 
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from schemas.images.png_chunks import PNG_MAGIC, bad_extras, checksum_holds, chunks, is_needed, without
 
 _KNOWN_CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
@@ -21,7 +21,7 @@ _MEANING = frozenset([b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sB
 _MEANING_OF_FRAMES = frozenset([b"acTL", b"fcTL", b"fdAT"])
 
 
-def png_chain(data: bytes, headers_only: bool = False) -> Chain:
+def check_png_container(data: bytes, headers_only: bool = False) -> ContainerCheck:
     """Check the chunks and checksums from IHDR to IEND, or up to the pixels if `headers_only`.
 
     A plain PNG is 8-bit grey or RGB without transparency or animation.
@@ -31,26 +31,28 @@ def png_chain(data: bytes, headers_only: bool = False) -> Chain:
     kinds: set[bytes] = set()
     for number, (at, kind, size) in enumerate(chunks(data)):
         if number > _MAX_CHUNKS:
-            return Chain(f"it has more than {_MAX_CHUNKS} chunks", checksum=True)
+            return ContainerCheck(f"it has more than {_MAX_CHUNKS} chunks", checksum=True)
         if size < 0:
-            return Chain(f"it ends inside a {kind.decode('latin-1')!r} chunk")
+            return ContainerCheck(f"it ends inside a {kind.decode('latin-1')!r} chunk")
         if kind == b"CgBI":
-            return Chain("it is a PNG in Apple's own format; convert it to a standard PNG first", unsupported=True)
+            return ContainerCheck(
+                "it is a PNG in Apple's own format; convert it to a standard PNG first", unsupported=True
+            )
         if headers_only and kind == b"IDAT":
             break
         problem = _chunk_problem(data, at, kind, size)
         if not problem and not kinds and (kind, size) != (b"IHDR", 13):
             problem = "it does not begin with an IHDR chunk"
         if problem:
-            return Chain(problem, checksum=True)
+            return ContainerCheck(problem, checksum=True)
         if kind == b"IHDR":
             plain = data[at + 16] == 8 and data[at + 17] in (0, 2)
         kinds.add(kind)
         end = at + 12 + size
     if not headers_only and not {b"IHDR", b"IDAT", b"IEND"} <= kinds:
-        return Chain("it ends without an IEND chunk" if b"IDAT" in kinds else "it has no image data")
+        return ContainerCheck("it ends without an IEND chunk" if b"IDAT" in kinds else "it has no image data")
     plain = plain and not kinds & {b"tRNS", b"acTL"}
-    return Chain(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in kinds else png_end(data))
+    return ContainerCheck(plain=plain, bad_extra=bool(bad_extras(data)), end=end if b"IEND" in kinds else png_end(data))
 
 
 def _chunk_problem(data: bytes, at: int, kind: bytes, size: int) -> str | None:
@@ -113,15 +115,15 @@ def _pixel_bytes(data: bytes) -> int:
     return sum(rows * (1 + -(-columns * bits // 8)) for columns, rows in sizes)
 
 
-def png_without(data: bytes, chain: Chain, metadata: bool) -> tuple[bytes, tuple[str, ...]]:
+def png_without(data: bytes, container: ContainerCheck, metadata: bool) -> tuple[bytes, tuple[str, ...]]:
     """Return the PNG without chunks that break decoders and without data after its end, and the names of the changes.
 
     With `metadata` its metadata is dropped too. The rest is unchanged byte for byte, and so are the pixels; without
     changes `data` itself is returned.
     """
-    bad = bad_extras(data) if chain.bad_extra else []
+    bad = bad_extras(data) if container.bad_extra else []
     extras = _metadata(data, set(bad)) if metadata else []
-    trailer = [(chain.end, len(data))] if 0 < chain.end < len(data) else []
+    trailer = [(container.end, len(data))] if 0 < container.end < len(data) else []
     dropped = (bad, "chunk_dropped"), (trailer, "trailer_dropped"), (extras, "metadata_stripped")
     names = tuple(name for ranges, name in dropped if ranges)
     return (without(data, sorted(bad + extras) + trailer) if names else data), names

@@ -18,7 +18,7 @@ from dataprep.build.absence import Presence
 from dataprep.errors import DataprepError, TryLater
 from dataprep.options import Budget
 from schemas.dataset import load_dataset
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from tests.dataprep.conftest import QUICK, Silent, digests, shard
 
 ANY = Budget(1.0, True)
@@ -146,17 +146,17 @@ def test_folder_that_fails_while_files_are_read_ends_the_job_with_try_later(
 
 
 REFUSALS = [
-    Refusal("vanished", "x"),
-    Refusal("unreadable", "x"),
-    Refusal("stalled", "x"),
-    Refusal("permission_denied", "x"),
-    Refusal("changed", "x"),
+    ImageRejected("vanished", "x"),
+    ImageRejected("unreadable", "x"),
+    ImageRejected("stalled", "x"),
+    ImageRejected("permission_denied", "x"),
+    ImageRejected("changed", "x"),
 ]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda r: r.reason)
 def test_files_that_come_back_before_the_seal_are_read_again(
-    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: ImageRejected
 ) -> None:
     whole = calm(raw)
     original = read_ahead.read_item
@@ -181,7 +181,7 @@ def test_files_that_come_and_go_end_the_job_without_a_set(
 
     def blind(wanted: Any, deadline_s: float) -> Any:
         for item, data in original(wanted, deadline_s):
-            yield item, Refusal("vanished", "x") if item.key == "cat/01.png" else data
+            yield item, ImageRejected("vanished", "x") if item.key == "cat/01.png" else data
 
     monkeypatch.setattr(worker, "read_ahead", blind)
     with pytest.raises(TryLater, match=r"a worker could not read 'cat/01\.png', but it can be read now"):

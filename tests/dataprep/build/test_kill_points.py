@@ -22,7 +22,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.plan.store import PlannedItem
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
     results = [data for _, data in read_ahead.read_ahead([fast, read_ahead.Wanted("slow", item, 10), fast, fast], 0.05)]
     stalled.set()
     assert results[:1] + results[2:] == [b"x"] * 3
-    assert isinstance(results[1], Refusal)
+    assert isinstance(results[1], ImageRejected)
     assert results[1].detail == "it could not be read within 0.05 s"
 
 
@@ -256,7 +256,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(errno.EACCES, "denied")
 
     monkeypatch.setattr(os, "open", deny)
-    with pytest.raises(Refusal, match="permission_denied"):
+    with pytest.raises(ImageRejected, match="permission_denied"):
         read_ahead.read_item("x", PlannedItem("k", 0, 1, 0), 10)
 
 

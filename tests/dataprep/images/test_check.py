@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.images.check import normalise
-from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.formats.jpeg import check_jpeg_container
 from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.dataprep.conftest import encoded
 from tests.dataprep.examples import IMAGES as CASES
 
@@ -40,7 +40,7 @@ def pixels(picture: Picture) -> np.ndarray:
 @pytest.mark.parametrize("path", REJECTED, ids=case)
 def test_a_broken_image_is_rejected_with_its_reason(path: Path) -> None:
     policy = STRICT.get(path.parent.name, Policy())
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(path.read_bytes(), policy)
     assert raised.value.reason == path.parent.name
     assert raised.value.detail
@@ -110,7 +110,7 @@ def test_resize_shrinks_to_the_short_side_and_never_enlarges(size: tuple[int, in
 def test_limits_are_read_from_the_header() -> None:
     data = (CASES / "accepted" / "untouched" / "plain.png").read_bytes()
     for limit, reason in (({"max_pixels": 279}, "too_large"), ({"max_bytes": 50}, "too_large")):
-        with pytest.raises(Refusal) as raised:
+        with pytest.raises(ImageRejected) as raised:
             normalise(data, replace(Policy(), **limit))
         assert raised.value.reason == reason
     assert normalise(data, Policy(max_pixels=280, min_side=14, max_aspect=20 / 14)).width == 20
@@ -119,7 +119,7 @@ def test_limits_are_read_from_the_header() -> None:
 def test_the_header_check_reads_no_pixels() -> None:
     whole = (CASES / "accepted" / "untouched" / "baseline.jpg").read_bytes()
     assert normalise(whole[:-200], Policy(check="header")).data == whole[:-200]
-    with pytest.raises(Refusal):
+    with pytest.raises(ImageRejected):
         normalise(whole[:100], Policy(check="header"))
 
 
@@ -193,7 +193,7 @@ def test_any_bytes_give_a_picture_or_are_rejected(data: bytes, edits: list[tuple
         mutated[min(len(mutated) - 1, int(place * len(mutated)))] = value
     try:
         picture = normalise(bytes(mutated), Policy(max_pixels=1 << 20))
-    except Refusal:
+    except ImageRejected:
         return
     assert pixels(picture).shape == (picture.height, picture.width, 3)
 
@@ -202,11 +202,11 @@ def test_only_the_start_of_a_jpeg_that_is_read_later_is_read() -> None:
     """Damage far from the start is left to the decode check; damage in the tables is found here."""
     noise = Image.frombytes("RGB", (160, 120), random.Random(0).randbytes(160 * 120 * 3))
     data = bytearray(encoded(noise, "JPEG"))
-    scan = jpeg_chain(bytes(data)).scan
+    scan = check_jpeg_container(bytes(data)).scan
     assert data[scan - 14 : scan - 12] == b"\xff\xda"
     tables = data.index(b"\xff\xc4") + 5
     broken = bytes(data[:tables]) + bytes(16 * [255]) + bytes(data[tables + 16 :])
-    with pytest.raises(Refusal, match="corrupt"):
+    with pytest.raises(ImageRejected, match="corrupt"):
         normalise(broken, Policy(), read_later=True)
     assert normalise(bytes(data), Policy(), read_later=True).data == bytes(data)
 
@@ -215,6 +215,6 @@ def test_only_the_start_of_a_jpeg_that_is_read_later_is_read() -> None:
 def test_a_jpeg_with_more_than_one_scan_is_always_read_to_its_end(behind: bytes) -> None:
     """A marker in the middle of a scan silently ends it for MindSpore's decoder; Pillow rejects the file."""
     data = encoded(Image.new("RGB", (64, 64)), "JPEG")
-    assert jpeg_chain(data).scan > 0
-    assert jpeg_chain(data[:-2] + behind + data[-2:]).scan == 0
-    assert jpeg_chain(encoded(Image.new("RGB", (64, 64)), "JPEG", progressive=True)).scan == 0
+    assert check_jpeg_container(data).scan > 0
+    assert check_jpeg_container(data[:-2] + behind + data[-2:]).scan == 0
+    assert check_jpeg_container(encoded(Image.new("RGB", (64, 64)), "JPEG", progressive=True)).scan == 0

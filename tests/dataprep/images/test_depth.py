@@ -13,7 +13,7 @@ from PIL import Image
 from dataprep.cli.commands import main
 from dataprep.images.check import normalise
 from dataprep.images.picture import Picture
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.dataprep.conftest import encoded
 from trainer.feed.picture import Unreadable, read_picture
 
@@ -74,7 +74,7 @@ def test_depth_bits_cannot_be_applied_to_separate_planes(compression: int) -> No
     data = planes_tiff(compression)
     assert np.array_equal(pixels(normalise(data, Policy())), COLOUR >> 8)
     assert np.array_equal(read_picture(data, {}), COLOUR >> 8)
-    with pytest.raises(Refusal, match="separate planes"):
+    with pytest.raises(ImageRejected, match="separate planes"):
         normalise(data, Policy(depth_bits=12))
     with pytest.raises(Unreadable, match="depth-bits"):
         read_picture(data, {"depth_bits": 12})
@@ -107,7 +107,7 @@ def test_values_above_depth_bits_are_clipped_and_counted() -> None:
 
 def test_depth_bits_cannot_be_applied_to_grey_with_alpha() -> None:
     data = deep_png(np.dstack([TWELVE, TWELVE]))
-    with pytest.raises(Refusal, match="unsupported_depth"):
+    with pytest.raises(ImageRejected, match="unsupported_depth"):
         normalise(data, Policy(depth_bits=12))
 
 

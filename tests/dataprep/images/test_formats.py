@@ -15,7 +15,7 @@ from PIL import Image
 from dataprep.images.check import normalise
 from dataprep.images.formats.tiff import listener
 from dataprep.images.formats.tiff import messages as tiff_messages
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.dataprep.conftest import encoded
 from tests.dataprep.examples import IMAGES as CASES
 
@@ -44,7 +44,7 @@ def place(name: str) -> int:
 
 
 def refused(data: bytes) -> str:
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(data, Policy())
     return raised.value.reason
 
@@ -85,7 +85,7 @@ def tiled(order: str, damage: bytes = b"") -> bytes:
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_the_checksum_of_every_tile_is_checked(order: str) -> None:
     assert normalise(tiled(order), Policy()).width == 32
-    with pytest.raises(Refusal, match="tile 2"):
+    with pytest.raises(ImageRejected, match="tile 2"):
         normalise(tiled(order, b"\1\2\3\4"), Policy())
 
 
@@ -126,7 +126,7 @@ def test_mutated_directories_of_a_tiff_give_a_picture_or_are_rejected() -> None:
             data = bytearray(whole)
             for _ in range(3):
                 data[draw.randrange(4, min(300, len(data)))] = draw.choice([0, 1, 255, draw.randrange(256)])
-            with suppress(Refusal):
+            with suppress(ImageRejected):
                 assert normalise(bytes(data), Policy(max_pixels=1 << 20)).data
 
 
@@ -159,7 +159,7 @@ def test_threads_give_the_same_results() -> None:
         for _ in range(10):
             try:
                 found.append(normalise(data, Policy()).changed[0])
-            except Refusal as refusal:
+            except ImageRejected as refusal:
                 found.append(refusal.reason)
 
     threads = [
@@ -177,7 +177,7 @@ def test_threads_give_the_same_results() -> None:
 def test_without_libtiffs_warnings_its_errors_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a build of Pillow that hides its libtiff: errors are still printed."""
     monkeypatch.setattr(listener, "load_libtiff", lambda: None)
-    with pytest.raises(Refusal, match="Fax4Decode: Bad code word"):
+    with pytest.raises(ImageRejected, match="Fax4Decode: Bad code word"):
         normalise((CASES / "rejected" / "corrupt" / "fax_bad_code.tif").read_bytes(), Policy())
     assert normalise(FILES["TIFF JPEG"], Policy()).width == SIDE
 
@@ -194,13 +194,13 @@ def test_camera_raw_is_recognised_in_any_directory() -> None:
     sensor = struct.pack("<HHHIHH", 1, 262, 3, 1, 32803, 0) + bytes(4)
     after = start + 2 + 12 * count
     following = thumbnail[:after] + struct.pack("<I", len(thumbnail)) + thumbnail[after + 4 :] + sensor
-    with pytest.raises(Refusal, match="camera raw"):
+    with pytest.raises(ImageRejected, match="camera raw"):
         normalise(following, Policy())
 
 
 @pytest.mark.parametrize("path", sorted((CASES / "rejected" / "unsupported_format").glob("raw.*")), ids=str)
 def test_camera_raw_is_rejected_by_the_header_check(path: Path) -> None:
-    with pytest.raises(Refusal, match="camera raw"):
+    with pytest.raises(ImageRejected, match="camera raw"):
         normalise(path.read_bytes(), Policy(check="header"))
 
 
@@ -223,7 +223,7 @@ def test_a_deflated_strip_that_does_not_end_with_its_size_is_corrupt(kept: str) 
             entries[entry + 2 : entry + 4] = (4).to_bytes(2, "little")
             entries[entry + 8 : entry + 12] = (8 if tag == 273 else len(stream)).to_bytes(4, "little")
     data[4:8] = len(data).to_bytes(4, "little")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ImageRejected) as refused:
         normalise(bytes(data + entries), Policy())
     assert refused.value.reason in ("corrupt", "truncated")
     assert "strip 0" in refused.value.detail

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.formats.jpeg import check_jpeg_container
 from dataprep.images.formats.jpeg_scans import MAX_SCANS, ScanProblem, Scans
 from tests.cases.make import ended, jpeg, scan_starts, without_scan
 from tests.dataprep.conftest import encoded
@@ -22,13 +22,13 @@ def scan(components: bytes, first: int = 0, last: int = 63, before: int = 0, bit
 
 @pytest.mark.parametrize("number", range(SCANS))
 def test_a_progressive_jpeg_without_any_one_of_its_scans_is_rejected(number: int) -> None:
-    assert jpeg_chain(PROGRESSIVE).problem is None
-    assert jpeg_chain(without_scan(PROGRESSIVE, number)).problem
+    assert check_jpeg_container(PROGRESSIVE).problem is None
+    assert check_jpeg_container(without_scan(PROGRESSIVE, number)).problem
 
 
 @pytest.mark.parametrize("kept", range(1, SCANS))
 def test_a_progressive_jpeg_that_ends_between_scans_is_truncated(kept: int) -> None:
-    chain = jpeg_chain(ended(PROGRESSIVE[: scan_starts(PROGRESSIVE)[kept]]))
+    chain = check_jpeg_container(ended(PROGRESSIVE[: scan_starts(PROGRESSIVE)[kept]]))
     assert chain.problem
     assert chain.reason == "truncated"
 
@@ -42,15 +42,15 @@ def test_the_smallest_jpeg_of_one_colour_is_complete(
     """Its blocks have two bits each, the minimum, with custom tables."""
     image = Image.new("L", (width, height), value).convert("RGB").convert(mode)
     data = encoded(image, "JPEG", **options)
-    assert jpeg_chain(data).problem is None
-    assert jpeg_chain(data).end == len(data)
+    assert check_jpeg_container(data).problem is None
+    assert check_jpeg_container(data).end == len(data)
 
 
 def test_a_large_picture_of_one_colour_is_complete_and_a_larger_one_of_the_same_bytes_is_not() -> None:
     data = encoded(Image.new("RGB", (2000, 2000)), "JPEG", optimize=True)
-    assert jpeg_chain(data).problem is None
+    assert check_jpeg_container(data).problem is None
     at = data.index(b"\xff\xc0") + 5
-    assert jpeg_chain(data[:at] + (2016).to_bytes(2, "big") + data[at + 2 :]).problem
+    assert check_jpeg_container(data[:at] + (2016).to_bytes(2, "big") + data[at + 2 :]).problem
 
 
 def test_bytes_are_counted_without_their_stuffing() -> None:
@@ -141,11 +141,11 @@ def test_a_quantisation_table_with_a_zero_is_corrupt(wide: bool) -> None:
     values = data[at + 5 : at + 69]
     if wide:  # 16-bit values: a zero byte of one is no zero
         table = b"\x10" + b"".join(b"\0" + bytes([value]) for value in values)
-        assert jpeg_chain(with_table(data, at, size, table)).problem is None
+        assert check_jpeg_container(with_table(data, at, size, table)).problem is None
         table = table[:-1] + b"\0"
     else:
         table = b"\0" + values[:-1] + b"\0"
-    chain = jpeg_chain(with_table(data, at, size, table))
+    chain = check_jpeg_container(with_table(data, at, size, table))
     assert chain.problem is not None
     assert "quantisation" in chain.problem
     assert chain.reason == "corrupt"

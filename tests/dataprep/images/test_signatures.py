@@ -7,7 +7,7 @@ from PIL import Image
 
 from dataprep.images.check import normalise
 from dataprep.images.signatures import describe_other, is_targa, looks_like_image
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.dataprep.conftest import encoded
 
 RGB = Image.new("RGB", (8, 6), (200, 100, 50))
@@ -15,7 +15,7 @@ TARGA_END = bytes(8) + b"TRUEVISION-XFILE.\0"
 
 
 def refusal(data: bytes) -> tuple[str, str]:
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(data, Policy())
     return raised.value.reason, raised.value.detail
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dataprep.images.check import preview_image
 from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from tests.dataprep.conftest import encoded
 
 
@@ -30,7 +30,7 @@ def test_a_preview_is_upright_and_opaque() -> None:
 
 
 def test_an_image_of_too_many_pixels_is_not_decoded() -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(ImageRejected):
         preview_image(encoded(Image.new("1", (2000, 2000)), "PNG"), 16, 1 << 20)
 
 

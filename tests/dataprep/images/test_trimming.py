@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataprep.images.check import normalise
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.cases.make import RGB, SIZE, chunk, exif, interlaced_png, jpeg, mpo, plain_png, png
 from tests.dataprep.conftest import encoded, picture, shard
 from tests.examples import ROOT
@@ -158,7 +158,7 @@ def test_interlaced_pictures_of_any_size_have_all_their_pixels(width: int, heigh
     pixels = np.arange(width * height * 3, dtype=np.uint8).reshape(height, width, 3)
     data = interlaced_png(pixels)
     assert normalise(data, Policy()).data is data
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(interlaced_png(pixels, rows_lost=1), Policy())
     assert raised.value.reason == "truncated"
 
@@ -203,7 +203,7 @@ def test_cmyk_is_not_subsampled() -> None:
     ids=["fill", "junk", "segments", "chunks"],
 )
 def test_a_file_that_is_slow_by_design_is_rejected(data: bytes) -> None:
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(data, Policy())
     assert raised.value.reason == "corrupt"
 

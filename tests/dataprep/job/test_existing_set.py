@@ -65,7 +65,7 @@ def replaced_after_a_kill(step: str, old: str, new: Path, source: Path, out: Pat
     assert done.exit_code == 0, done.stderr
     assert digests(out) == digests(new)
     left = {path.name for path in (out / ".work").iterdir()}
-    assert left <= {"lock", "plan.sqlite", "receipts", "run.jsonl", "mended.json", "excluded.json"}
+    assert left <= {"lock", "plan.sqlite", "receipts", "run.jsonl", "fixed.json", "excluded.json"}
 
 
 @pytest.fixture(scope="module")

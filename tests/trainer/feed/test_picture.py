@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from dataprep.images.check import normalise
-from schemas.images.policy import Policy, Refusal
+from schemas.images.policy import ImageRejected, Policy
 from tests.cases.make import chunk
 from tests.examples import ROOT
 from trainer.feed.picture import Unreadable, read_picture
@@ -113,7 +113,7 @@ def test_pixels_equal_those_that_dataprep_stores(name: str, policy: Policy) -> N
 def test_deep_pixels_equal_those_that_dataprep_stores_or_are_rejected_too(name: str, policy: Policy) -> None:
     try:
         expected = sealed(DEEP[name], policy)
-    except Refusal:
+    except ImageRejected:
         with pytest.raises(Unreadable):
             read_picture(DEEP[name], asdict(policy))
         return
@@ -137,7 +137,7 @@ REJECTED = CASES.parents[1] / "rejected" / "unsupported_format"
 @pytest.mark.parametrize("name", ["raw.nef", "raw.dng", "raw.cr2", "thumbnail_first.tif"])
 def test_unsupported_kinds_of_tiff_are_rejected_with_the_detail_of_dataprep(name: str) -> None:
     data = (REJECTED / name).read_bytes()
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(ImageRejected) as raised:
         normalise(data, Policy())
     with pytest.raises(Unreadable) as unreadable:
         read_picture(data, {})
@@ -177,7 +177,7 @@ def test_an_unreadable_file_says_why(data: bytes, why: str) -> None:
 
 def test_an_animation_is_rejected_if_the_policy_rejects_it() -> None:
     policy = Policy(animation="reject")
-    with pytest.raises(Refusal):
+    with pytest.raises(ImageRejected):
         normalise(FILES["animation"], policy)
     with pytest.raises(Unreadable, match="several frames"):
         read_picture(FILES["animation"], asdict(policy))

@@ -1,6 +1,6 @@
 """Check the structure of a TIFF by its directories."""
 
-from dataprep.images.formats.chain import Chain
+from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.tiff.strips import damaged_strip, exceeds_file, reported_damage
 from schemas.images.tiff import (
     BITS,
@@ -14,18 +14,18 @@ from schemas.images.tiff import (
 )
 
 
-def tiff_chain(data: bytes, headers_only: bool = False) -> Chain:
+def check_tiff_container(data: bytes, headers_only: bool = False) -> ContainerCheck:
     """Check that the first directory is a picture whose strips or tiles are complete.
 
     Raw sensor values and a thumbnail of another picture are `unsupported`.
     """
     directories = list(read_directories(data))
     if not directories:
-        return Chain()  # Pillow reports what is wrong with it
+        return ContainerCheck()  # Pillow reports what is wrong with it
     if kind := unsupported_kind(data, directories):
-        return Chain(f"it is {kind}", unsupported=True)
+        return ContainerCheck(f"it is {kind}", unsupported=True)
     problem = None if headers_only else damaged_strip(data, directories[0])
-    return Chain(problem, checksum=not exceeds_file(data, directories[0]))
+    return ContainerCheck(problem, checksum=not exceeds_file(data, directories[0]))
 
 
 def reported_tiff_damage(data: bytes) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dataprep.images.formats.tiff.directories import reported_tiff_damage
 from dataprep.images.reasons import reason_of_error
-from schemas.images.policy import Refusal
+from schemas.images.policy import ImageRejected
 from schemas.process.native_stderr import NativeStderr
 
 # Pillow silences libtiff's warnings. Errors are printed as "module: text", also those after which it goes on decoding.
@@ -22,7 +22,7 @@ class CodecMessages:
     """Context manager that captures the messages of libtiff. It does nothing for other formats.
 
     If `data` (the bytes of the image) is given, they are decoded on entry to read libtiff's warnings too. Raises
-    Refusal if the warnings report damage.
+    ImageRejected if the warnings report damage.
     """
 
     def __init__(self, image_format: str | None, data: bytes = b"") -> None:
@@ -33,7 +33,7 @@ class CodecMessages:
     def __enter__(self) -> "CodecMessages":
         if self._stderr:
             if self._data and (damage := reported_tiff_damage(self._data)):
-                raise Refusal(*damage)
+                raise ImageRejected(*damage)
             _ONE_AT_A_TIME.acquire()
             try:
                 self._stderr.__enter__()
@@ -55,7 +55,7 @@ class CodecMessages:
     def load(self, image: Image.Image) -> tuple[str, ...]:
         """Decode the pixels and return warnings.
 
-        Raises Refusal with the codec's message, or Pillow's errors.
+        Raises ImageRejected with the codec's message, or Pillow's errors.
         """
         if not self._stderr:
             image.load()
@@ -67,10 +67,10 @@ class CodecMessages:
             if message is None:
                 raise
             reason, _ = reason_of_error(OSError(f"{error} {message}"))
-            raise Refusal(reason, message) from error
+            raise ImageRejected(reason, message) from error
         message = self._complaint()
         if message and _DAMAGE.match(message):
-            raise Refusal("corrupt", message)
+            raise ImageRejected("corrupt", message)
         return ("tiff_errors_reported",) if message else ()
 
     def _complaint(self) -> str | None:

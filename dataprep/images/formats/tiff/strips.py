@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dataprep.images.formats.jpeg import jpeg_chain
+from dataprep.images.formats.jpeg import check_jpeg_container
 from dataprep.images.formats.lzw import count_lzw
 from dataprep.images.formats.tiff.listener import strip_complaints
 
@@ -146,7 +146,7 @@ _PADDING = 3  # bytes that writers add up to a word
 def _jpeg(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     if not strip.data.startswith(b"\xff\xd8"):
         return "is not a JPEG"
-    problem = jpeg_chain(strip.data).problem
+    problem = check_jpeg_container(strip.data).problem
     return f"is a damaged JPEG: {problem}" if problem else None
 
 

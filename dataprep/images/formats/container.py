@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ContainerCheck:
     """Result of a structure check. `problem` is None for a complete file.
 
     The reason of a problem is corrupt if `checksum` is True (the file contradicts itself), and unsupported_format if
@@ -41,9 +41,9 @@ class Chain:
         return "corrupt" if self.checksum else "truncated"
 
 
-def webp_chain(data: bytes, headers_only: bool = False) -> Chain:
+def check_webp_container(data: bytes, headers_only: bool = False) -> ContainerCheck:
     """Check that a WebP has the bytes that its header announces; other RIFF files have an empty chain."""
     if len(data) >= 12 and data[8:12] != b"WEBP":
-        return Chain()
+        return ContainerCheck()
     announced = int.from_bytes(data[4:8], "little") + 8
-    return Chain(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)
+    return ContainerCheck(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)
