@@ -116,7 +116,10 @@ def _open(data: bytes, policy: Policy) -> ImageFile.ImageFile:
 
 
 def _check_container(data: bytes, policy: Policy) -> ContainerCheck:
-    """Check the container of a file. Returns an empty result for an unknown format. Raises ImageRejected if it is broken."""
+    """Check the structure of a file. The result is empty for an unknown format.
+
+    Raises ImageRejected if it is broken.
+    """
     container = check_container(data, policy.check == "header")
     if container.problem:
         raise ImageRejected(container.reason, container.problem)
