@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 NotCopied = dict[str, str]  # key -> problem
+Annotation = Mapping[str, object]  # JSON values by name, see docs/sources.md
 StepProgress = Callable[[str, int, int], None]  # called with a step, its units done, and their total
 
 _ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")
@@ -14,10 +15,44 @@ _ESCAPE = re.compile(rb"%(25|[89A-F][0-9A-F])")
 _LATEST_NS = (1 << 63) - 1
 
 
-class Item(NamedTuple):
-    """A file that will become a row, at key_to_path(key) below SOURCE. `size` is in bytes.
+class Container(NamedTuple):
+    """A file that contains images: its path below the folder of SOURCE (or absolute), size in bytes and time.
 
-    `split` is None if the plan assigns it.
+    The path of a container that was unpacked by the scan starts with IN_WORK and is relative to .work.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+IN_WORK = "\0work/"  # no path contains a NUL character
+
+
+class ByteRange(NamedTuple):
+    """The place of an image in a container: `length` bytes from `offset`, to be decoded by `codec`.
+
+    `codec` is a key of read_ahead.CODECS. `checksum` is the CRC-32 of the decoded bytes; None if the container has
+    none.
+    """
+
+    container: Container
+    offset: int
+    length: int
+    codec: str = "stored"
+    checksum: int | None = None
+
+
+Place = ByteRange | str | None
+
+
+class Item(NamedTuple):
+    """An image that will become a row. `size` is in bytes, after decoding of a byte range.
+
+    `place` is None for the file at key_to_path(key) below SOURCE, a string for a file at another path below the folder
+    of SOURCE, or a byte range of a container. `mtime_ns` is that of the file or container. `class_name` is empty if
+    the image has no class or several. `split` is None if the plan assigns it. Images of the same `group` get the same
+    split. `annotation` is what the record kind needs besides the class, such as boxes, and additional fields.
     """
 
     key: str
@@ -25,6 +60,9 @@ class Item(NamedTuple):
     split: str | None
     size: int
     mtime_ns: int
+    place: Place = None
+    annotation: Annotation | None = None
+    group: str | None = None
 
 
 def size_and_time(stat: os.stat_result) -> tuple[int, int]:
@@ -74,14 +112,14 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """A class folder; it may contain no file."""
+class FoundClass:
+    """A class, such as a class folder; it may have no image."""
 
     class_name: str
     split: str | None
 
 
-ScanEntry = Item | Reject | Ignored | Folder | ClosedFolder | Notice
+ScanEntry = Item | Reject | Ignored | FoundClass | ClosedFolder | Notice
 
 
 def decode_name(name: bytes) -> str:
@@ -102,6 +140,14 @@ def portable_path(path: str | os.PathLike[str]) -> str:
 def source_path(source: str, key: str) -> bytes:
     """Return the path of the file with this key. `source` is SOURCE as returned by portable_path."""
     return os.path.join(encode_name(source), encode_name(key_to_path(key)))
+
+
+def item_path(base: str, key: str, place: Place) -> bytes:
+    """Return the path of the file or container of an item. `base` is the folder of SOURCE."""
+    if place is None:
+        return source_path(base, key)
+    path = place if isinstance(place, str) else place.container.path
+    return os.path.join(encode_name(base), encode_name(path))
 
 
 def key_to_path(key: str) -> str:

@@ -6,14 +6,34 @@ from pathlib import Path
 from typing import Any
 
 from schemas.images.policy import Policy
+from schemas.record import Field, RecordSchema, load_schema, parse_field
 
 
 @dataclass(frozen=True)
-class WalkOptions:
-    """Options of the scan: `ignore` patterns (see IgnorePatterns), and whether to follow links to folders."""
+class SourceOptions:
+    """Options of a scan.
+
+    `ignore` are patterns (see IgnorePatterns). `follow_links` follows links to folders. `needs` is the
+    annotation that the rows need, see RecordSchema. `fields` are additional columns whose values the source
+    supplies. `root` is the folder of paths in a table; None is the folder of the table. `path_column`, `label_column`,
+    `split_column` and `group_column` name columns; None means a common name. `encoding` is that of text files.
+    `annotations` is a file or folder of annotations; None means its usual place. `image_field` is the column of the
+    image in a record file. `work` is a folder for unpacked data; None unpacks nothing, as in a dry run.
+    """
 
     ignore: tuple[str, ...] = ()
     follow_links: bool = False
+    needs: str | None = "class"
+    fields: tuple[Field, ...] = ()
+    root: Path | None = None
+    path_column: str | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    group_column: str | None = None
+    encoding: str = "utf-8"
+    annotations: Path | None = None
+    image_field: str | None = None
+    work: Path | None = None
 
 
 # Options that do not change the bytes of the result: they may change when a job is resumed.
@@ -27,6 +47,26 @@ BEHAVIOUR = frozenset(
         "max_class_loss",
         "deadline",
         "quarantine",
+    }
+)
+
+
+# Options that the first version did not have.
+LATER = frozenset(
+    {
+        "root",
+        "path_column",
+        "label_column",
+        "split_column",
+        "encoding",
+        "field",
+        "annotations",
+        "image_field",
+        "split_by",
+        "split_file",
+        "group_by",
+        "boxes",
+        "ignore_value",
     }
 )
 
@@ -55,7 +95,12 @@ class ShardOptions:
     for train; shards of other splits have about the same size. `prove` is the decode check: decode, rows (only read) or
     off. `warnings` is the action for images that the decoder accepts with a warning: reject, or keep (write and count).
     `deadline` is the limit in seconds for reading a file or decoding an image. Without `dask_address` and
-    `dask_scheduler_file` the engine dask starts a local cluster. For `depth_*` see Policy.
+    `dask_scheduler_file` the engine dask starts a local cluster. For `depth_*` see Policy, for `root`, `encoding`,
+    `annotations`, `image_field` and `*_column` see SourceOptions. `field` are additional columns, written name:type.
+    `split_by` assigns splits by class (a fraction of each class) or hash (of the key), unless the source or
+    `split_file` (a table of keys and splits) gives them. `group_by` is a regular expression on keys, or a column:
+    images of a group get the same split. `boxes` is the action for invalid boxes: clip or reject. `ignore_value` is the
+    mask value of pixels without a class.
     """
 
     layout: str = "auto"
@@ -93,6 +138,19 @@ class ShardOptions:
     max_class_loss: Budget = Budget(0.2, True)
     deadline: float = 60.0
     quarantine: Path | None = None
+    root: Path | None = None
+    path_column: str | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    encoding: str = "utf-8"
+    field: tuple[str, ...] = ()
+    annotations: Path | None = None
+    image_field: str | None = None
+    split_by: str = "class"
+    split_file: Path | None = None
+    group_by: str | None = None
+    boxes: str = "clip"
+    ignore_value: int = 255
 
     @property
     def policy(self) -> Policy:
@@ -100,13 +158,40 @@ class ShardOptions:
         names = {field.name for field in fields(Policy)} & {field.name for field in fields(self)}
         return Policy(**{name: getattr(self, name) for name in names})
 
-    @property
-    def walk(self) -> WalkOptions:
-        """The options of the scan."""
-        return WalkOptions(self.ignore, self.follow_links)
+    def record_schema(self) -> RecordSchema:
+        """Return the schema of the rows, with the columns of --field. Raises ContractError if it is invalid."""
+        return load_schema(self.schema).with_fields(tuple(map(parse_field, self.field)))
+
+    def source_options(self, work: Path | None = None) -> SourceOptions:
+        """Return the options of the scan; `work` is the folder for unpacked data."""
+        schema = self.record_schema()
+        names = {field.name for field in fields(SourceOptions)} & {field.name for field in fields(self)}
+        return SourceOptions(
+            **{name: getattr(self, name) for name in names},
+            needs=schema.needs,
+            fields=schema.additional_fields,
+            group_column=self.group_by,
+            work=work,
+        )
 
     def deciding(self) -> dict[str, Any]:
-        """Return the options that determine the bytes of the result, as JSON values."""
-        values = {name: value for name, value in asdict(self).items() if name not in BEHAVIOUR}
-        decided: dict[str, Any] = json.loads(json.dumps(values))
+        """Return the options that determine the bytes of the result, as JSON values.
+
+        Options that came after the first version are left out at their defaults, so the same images and options give
+        the same dataset.json in all versions.
+        """
+        values = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in BEHAVIOUR and (name not in LATER or value != DEFAULTS[name])
+        }
+        decided: dict[str, Any] = json.loads(json.dumps(values, default=str))
         return decided
+
+
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(ShardOptions)}
+
+
+def json_value(name: str) -> Any:
+    """Return the default of an option as a JSON value."""
+    return json.loads(json.dumps(DEFAULTS[name], default=str))

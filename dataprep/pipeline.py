@@ -44,7 +44,7 @@ from dataprep.job.preflight import (
     completed,
     is_planned_path,
 )
-from dataprep.job.scan import choose_layout, scan
+from dataprep.job.scan import choose_layout, origin_of, scan
 from dataprep.job.seal import seal
 from dataprep.job.swap import RESTART, RETRY, begin, check_settled, finish, is_pending, settle
 from dataprep.options import ShardOptions
@@ -150,7 +150,7 @@ def _check_moved(out: Path, job: _Job, plan: Plan) -> None:
 
 def _compare_files(out: Path, job: _Job, plan: Plan) -> None:
     presence = Presence(job.source, job.options.deadline)
-    rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence)
+    rescan = partial(scan, job.source, plan.layout, job.options, job.progress, presence, Workdir(out).folder)
     check_inputs(plan, portable_path(job.source), Workdir(out).notes("fixed"), rescan, out, presence)
 
 
@@ -224,11 +224,11 @@ def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Pl
     """Return the saved plan of an earlier run with the same options and files, or a new plan."""
 
     def entries(layout: str) -> Iterator[ScanEntry]:
-        return scan(job.source, layout, job.options, job.progress, presence)
+        return scan(job.source, layout, job.options, job.progress, presence, work.folder)
 
     def write(path: Path) -> None:
         layout = choose_layout(job.source, job.options)
-        make_plan(path, entries(layout), portable_path(job.source), layout, job.options)
+        make_plan(path, entries(layout), origin_of(job.source, layout), job.options)
         if job.replaced:
             with closing(Plan.open(path)) as plan:
                 check_replacement(held.out, job.replaced, plan)

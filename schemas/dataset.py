@@ -56,7 +56,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Split:
-    """One split: its shards in order, and the rows of each class in the order of Dataset.classes."""
+    """One split: its shards in order, and the rows of each class in the order of Dataset.classes.
+
+    A row of several classes counts in each of them.
+    """
 
     class_rows: tuple[int, ...]
     shards: tuple[Shard, ...]
@@ -68,15 +71,15 @@ class Split:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object], where: str) -> "Split":
-        """Read one split; raises ContractError when rows and class_rows disagree."""
+        """Read one split; raises ContractError when rows and shards disagree."""
         only(value, {"rows", "class_rows", "shards"}, where)
         shards = take_all(value, "shards", dict, where)
         split = cls(
             class_rows=take_all(value, "class_rows", int, where),
             shards=tuple(Shard.from_dict(shard, f"{where}, shard {i}") for i, shard in enumerate(shards)),
         )
-        if not take(value, "rows", int, where) == split.rows == sum(split.class_rows):
-            raise ContractError(f"{where}: rows, the shards' rows and class_rows do not add up")
+        if take(value, "rows", int, where) != split.rows:
+            raise ContractError(f"{where}: rows are not the sum of the shards' rows")
         return split
 
     def to_dict(self) -> dict[str, object]:
@@ -231,6 +234,8 @@ class Dataset:
         for name, split in self.splits.items():
             if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
                 raise ContractError(f"{where}: split '{name}' does not fit the classes")
+            if self.schema.classes == "one" and sum(split.class_rows) != split.rows:
+                raise ContractError(f"{where}: split '{name}': the rows of its classes do not add up to its rows")
 
 
 def _edited(where: str) -> str:

@@ -1,18 +1,21 @@
 """Schema of a record: its fields, their MindRecord types and their roles.
 
 The *role* of a field is its meaning (image, label, key), its *name* is the MindRecord column. Both programs look
-columns up by role, so a user's schema file may rename every field.
+columns up by role, so a user's schema file may rename every field. A field without a role is an additional column.
 """
 
+import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from schemas.errors import ContractError
 from schemas.parse import loads, only, take, take_all
 
 TYPES = ("int32", "int64", "float32", "float64", "string", "bytes")
 NUMERIC = ("int32", "int64", "float32", "float64")
+SCALARS = (*NUMERIC, "string")
 SCHEMAS = Path(__file__).parent / "records"  # <kind>.json: the schema of each record kind
 
 
@@ -50,6 +53,11 @@ class Field:
     def is_blob(self) -> bool:
         """True for a field in blob pages (bytes and arrays), False for one in raw pages (scalars)."""
         return self.type == "bytes" or self.shape is not None
+
+    @property
+    def description(self) -> str:
+        """Type and shape, as in `float32 [-1, 4]`."""
+        return self.type if self.shape is None else f"{self.type} {list(self.shape)}"
 
     def to_dict(self) -> dict[str, object]:
         """Return the field as in JSON, without defaults."""
@@ -96,14 +104,44 @@ class RecordSchema:
         """Raise ContractError unless each role of the schema's kind has one field of the right type."""
         if self.kind not in schema_names():
             raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(schema_names())}")
-        expected = {field.role: (field.type, field.shape) for field in _read_schema(self.kind).fields if field.role}
-        for role, (kind, shape) in expected.items():
-            if [(field.type, field.shape) for field in self.fields if field.role == role] != [(kind, shape)]:
-                raise ContractError(f"schema '{self.name}' needs exactly one field of role '{role}', of type {kind}")
-        without_role = [field.name for field in self.fields if field.role not in expected]
-        if without_role:
-            roles = ", ".join(expected)
-            raise ContractError(f"schema '{self.name}': field '{without_role[0]}' needs a role, one of {roles}")
+        roles = [field.role for field in self.fields if field.role]
+        known = []
+        for allowed in _kind_fields(SCHEMAS / f"{self.kind}.json"):
+            known += [str(field.role) for field in allowed]
+            found = [field for field in self.fields if field.role in [one.role for one in allowed]]
+            fits = len(found) == 1 and any(
+                (one.role, one.type, one.shape) == (found[0].role, found[0].type, found[0].shape) for one in allowed
+            )
+            if not fits:
+                wanted = " or ".join(f"of role '{one.role}', {one.description}" for one in allowed)
+                raise ContractError(f"schema '{self.name}' needs exactly one field {wanted}")
+        unknown = [role for role in roles if role not in known]
+        if unknown:
+            raise ContractError(f"schema '{self.name}': role '{unknown[0]}' is unknown, known are {', '.join(known)}")
+
+    @property
+    def classes(self) -> str:
+        """Number of classes of a row: one, many or none. The kind determines it."""
+        return str(_kind_json(SCHEMAS / f"{self.kind}.json").get("classes", "one"))
+
+    @property
+    def needs(self) -> str | None:
+        """The annotation that rows need besides the image: class, classes, boxes, mask or captions; None if none."""
+        needed = _kind_json(SCHEMAS / f"{self.kind}.json").get("needs")
+        return None if needed is None else str(needed)
+
+    @property
+    def additional_fields(self) -> tuple[Field, ...]:
+        """Fields without a role: their values come from columns of the source."""
+        return tuple(field for field in self.fields if field.role is None)
+
+    def with_fields(self, fields: tuple[Field, ...]) -> "RecordSchema":
+        """Return the schema with these fields added; raises ContractError if a name is used twice."""
+        return replace(self, fields=self.fields + fields) if fields else self
+
+    def has_role(self, role: str) -> bool:
+        """Return True if a field has this role."""
+        return any(field.role == role for field in self.fields)
 
     def column(self, role: str) -> str:
         """Return the name of the column with `role`; raises ContractError if there is none."""
@@ -157,10 +195,42 @@ def load_schema(name_or_path: str) -> RecordSchema:
 
 def _read_schema(name_or_path: str) -> RecordSchema:
     names = schema_names()
+    if name_or_path in names:
+        kind = dict(_kind_json(SCHEMAS / f"{name_or_path}.json"))
+        return RecordSchema.from_dict({name: kind[name] for name in ("name", "kind", "fields")}, name_or_path)
     try:
-        data = (SCHEMAS / f"{name_or_path}.json" if name_or_path in names else Path(name_or_path)).read_bytes()
+        data = Path(name_or_path).read_bytes()
     except OSError as error:
         raise ContractError(
             f"'{name_or_path}' is neither a schema ({', '.join(names)}) nor a readable JSON file ({error.strerror})"
         ) from None
     return RecordSchema.from_dict(loads(data, name_or_path), name_or_path)
+
+
+@functools.cache
+def _kind_json(path: Path) -> dict[str, Any]:
+    """Return the JSON of a kind.
+
+    Besides the fields it may have `classes` and `needs` (see RecordSchema), and `alternatives`: fields by the role
+    that they may replace.
+    """
+    return loads(path.read_bytes(), path.name)
+
+
+def _kind_fields(path: Path) -> list[list[Field]]:
+    """Return the fields that a kind needs, each as a list of alternatives."""
+    kind = _kind_json(path)
+    alternatives = kind.get("alternatives", {})
+    needed = []
+    for value in kind["fields"]:
+        also = alternatives.get(value.get("role"), [])
+        needed.append([Field.from_dict(one, path.name) for one in (value, *also)])
+    return needed
+
+
+def parse_field(text: str) -> Field:
+    """Return the field `name:type`, as in age:float32; raises ContractError."""
+    name, separator, kind = text.rpartition(":")
+    if not separator or kind not in SCALARS:
+        raise ContractError(f"field '{text}' is not written as name:type, with a type of {', '.join(SCALARS)}")
+    return Field(name, kind)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.peers.folder import started, tell
-from dataprep.items import Folder, Found, Item
+from dataprep.items import Found, FoundClass, Item
 from dataprep.options import ShardOptions
-from dataprep.plan.planner import make_plan
+from dataprep.plan.planner import Origin, make_plan
 
 CLASSES = 1000
 MEAN_BYTES = 100_000
@@ -16,7 +16,7 @@ MEAN_BYTES = 100_000
 def found(rows: int) -> Iterator[Found]:
     """What a scan of `rows` files would yield."""
     for number in range(CLASSES):
-        yield Folder(f"class{number:04d}", None)
+        yield FoundClass(f"class{number:04d}", None)
     for number in range(rows):
         name = f"class{number % CLASSES:04d}"
         path = f"{name}/{number:09d}.jpg"
@@ -27,7 +27,7 @@ def main() -> None:
     """Make the plan."""
     figures = started()
     plan, rows = Path(sys.argv[1]) / "plan.sqlite", int(sys.argv[2])
-    make_plan(plan, found(rows), "/nowhere", "classes", ShardOptions())
+    make_plan(plan, found(rows), Origin("/nowhere", "classes"), ShardOptions())
     tell(figures | {"plan_mb": plan.stat().st_size / (1 << 20)})
 
 

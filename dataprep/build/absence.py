@@ -2,14 +2,23 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from dataprep.build.read_ahead import Wanted, read_ahead
+from dataprep.build.read_ahead import Wanted, read_ahead, wanted_item
 from dataprep.build.workdir import Workdir
 from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
-from dataprep.items import Reject, ScanEntry, decode_name, encode_name, key_to_path, portable_path, source_path
+from dataprep.items import (
+    ByteRange,
+    Reject,
+    ScanEntry,
+    decode_name,
+    encode_name,
+    key_to_path,
+    portable_path,
+    source_path,
+)
 from dataprep.plan.store import Plan, PlannedShard
 from schemas.images.policy import ImageRejected
 
@@ -21,21 +30,22 @@ class Presence:
     """The identity of SOURCE when this object was created.
 
     If a share is unmounted, SOURCE is another folder or an empty one. SOURCE may take `deadline_s` seconds to answer.
+    If SOURCE is a file, its folder is watched.
     """
 
     def __init__(self, source: Path, deadline_s: float) -> None:
-        self._source = source
+        self._source = source.parent if source.is_file() else source
         self._deadline_s = deadline_s
-        self._identity = self._in_time(lambda: _identity(source))
+        self._identity = self._in_time(lambda: _identity(self._source))
 
-    def require(self, keys: Iterable[str] = ()) -> None:
-        """Raise TryLater if SOURCE or a parent folder of these keys is missing or empty."""
-        self._in_time(lambda: self._require(set(keys)))
+    def require(self, paths: Iterable[str] = ()) -> None:
+        """Raise TryLater if SOURCE or a parent folder of these paths below it is missing or empty."""
+        self._in_time(lambda: self._require(set(paths)))
 
-    def _require(self, keys: set[str]) -> None:
+    def _require(self, paths: set[str]) -> None:
         if _identity(self._source) != self._identity:
             raise self._away(self._source, "it is not the folder that it was when this command started")
-        above = {parent for key in keys for parent in PurePosixPath(key_to_path(key)).parents}
+        above = {parent for path in paths for parent in PurePosixPath(path).parents}
         source = portable_path(self._source)
         for folder in sorted({os.path.join(source, path) for path in above} | {source}):
             with os.scandir(encode_name(folder)) as entries:
@@ -96,7 +106,7 @@ def watch(entries: Iterable[ScanEntry], source: Path, presence: Presence) -> Ite
     except (DataprepError, OSError):
         presence.require()
         raise
-    presence.require(missed)
+    presence.require(map(key_to_path, missed))
     for key in missed:
         if os.path.exists(source_path(portable_path(source), key)):
             raise TryLater(f"SOURCE {source} is unstable: '{key}' was missing a moment ago; try again")
@@ -109,7 +119,7 @@ def look_again(plan: Plan, work: Workdir, max_bytes: int, presence: Presence, de
     """
     first = None
     for shard, keys in _transient_rejects(plan, work).items():
-        presence.require(keys)
+        presence.require(paths_below(plan, shard, keys))
         readable = _first_readable(_wanted(plan, shard, keys, work, max_bytes), deadline_s)
         if readable is not None:
             work.rebuild(shard.name)
@@ -128,7 +138,15 @@ def _wanted(plan: Plan, shard: PlannedShard, keys: set[str], work: Workdir, max_
     fixed = work.notes("fixed").get(shard.name, {})
     items = [item for item in plan.items(shard) if item.key in keys]
     items = [i._replace(size=fixed[i.key][0], mtime_ns=fixed[i.key][1]) if i.key in fixed else i for i in items]
-    return [Wanted(source_path(plan.source, item.key), item, max_bytes) for item in items]
+    return [wanted_item(plan.base, item, max_bytes) for item in items]
+
+
+def paths_below(plan: Plan, shard: PlannedShard, keys: Collection[str]) -> list[str]:
+    """Return the paths of the files and containers of these keys, below the folder of SOURCE."""
+    places = [(item.key, item.place) for item in plan.items(shard) if item.key in keys]
+    return [
+        place.container.path if isinstance(place, ByteRange) else place or key_to_path(key) for key, place in places
+    ]
 
 
 def _first_readable(wanted: list[Wanted], deadline_s: float) -> str | None:

@@ -1,14 +1,15 @@
-"""Read planned files ahead without blocking on a FIFO or a hanging mount."""
+"""Read planned images ahead, from files and byte ranges, without blocking on a FIFO or a hanging mount."""
 
 import os
 import queue
 import stat
 import threading
+import zlib
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from dataprep.items import size_and_time
+from dataprep.items import ByteRange, item_path, size_and_time
 from dataprep.plan.store import PlannedItem
 from schemas.images.policy import ImageRejected
 from schemas.process.memory import demand_threads, is_shortage
@@ -17,8 +18,16 @@ READ_AHEAD_FILES = 8
 READ_AHEAD_BYTES = 16 << 20
 
 
+def _inflate(data: bytes) -> bytes:
+    return zlib.decompress(data, -zlib.MAX_WBITS)
+
+
+# Encodings of a byte range. `deflate` is that of ZIP: without a header.
+CODECS: dict[str, Callable[[bytes], bytes]] = {"stored": bytes, "deflate": _inflate}
+
+
 class Wanted(NamedTuple):
-    """A file to read: its path, its planned item, and its maximum size in bytes."""
+    """An image to read: the path of its file or container, its planned item, and its maximum size in bytes."""
 
     path: str | bytes
     item: PlannedItem
@@ -81,8 +90,16 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
             answers.put(error)
 
 
+def wanted_item(base: str, item: PlannedItem, max_bytes: int) -> Wanted:
+    """Return what to read for an item. `base` is the folder of SOURCE."""
+    return Wanted(item_path(base, item.key, item.place), item, max_bytes)
+
+
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
-    """Return the bytes of a planned file. Raise ImageRejected if it is too large or not the planned regular file."""
+    """Return the bytes of a planned image.
+
+    Raises ImageRejected if the image is too large, or its file or container is not the regular file that was planned.
+    """
     if item.size > max_bytes:
         raise ImageRejected("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
     try:
@@ -99,16 +116,41 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise ImageRejected("not_a_regular_file", "it was a file when the job was planned")
-            if size_and_time(status) != (item.size, item.mtime_ns):
-                raise ImageRejected(
-                    "changed", f"it had {item.size} bytes when the job was planned, now {status.st_size}"
-                )
+            place = item.place
+            planned = place.container.size if isinstance(place, ByteRange) else item.size
+            if size_and_time(status) != (planned, item.mtime_ns):
+                raise ImageRejected("changed", f"it had {planned} bytes when the job was planned, now {status.st_size}")
+            if isinstance(place, ByteRange):
+                return _read_range(descriptor, place, item.size)
             data = file.readall()
     except OSError as error:
         raise _unreadable(error) from None
     if len(data) != item.size:
         raise ImageRejected("changed", f"{len(data)} of its {item.size} bytes could be read")
     return data
+
+
+def _read_range(descriptor: int, place: ByteRange, size: int) -> bytes:
+    """Return the decoded bytes of a range, `size` of them.
+
+    Raises ImageRejected if the container ends before the range, or its data is damaged.
+    """
+    data = bytearray()
+    while len(data) < place.length and (
+        piece := os.pread(descriptor, place.length - len(data), place.offset + len(data))
+    ):
+        data += piece
+    if len(data) != place.length:
+        raise ImageRejected("truncated", f"{len(data)} of its {place.length} bytes are in {place.container.path}")
+    try:
+        decoded = CODECS[place.codec](bytes(data))
+    except zlib.error as error:
+        raise ImageRejected("corrupt", f"its compressed data in {place.container.path} is damaged ({error})") from None
+    if len(decoded) != size:
+        raise ImageRejected("corrupt", f"it has {len(decoded)} bytes, {place.container.path} announces {size}")
+    if place.checksum is not None and zlib.crc32(decoded) != place.checksum:
+        raise ImageRejected("corrupt", f"its checksum differs from the one in {place.container.path}")
+    return decoded
 
 
 def _unreadable(error: OSError) -> Exception:

@@ -25,17 +25,19 @@ class NotedRow(NamedTuple):
     """Notes about a written row.
 
     The image size is in pixels. The digests are those of the source file, its pixels, the stored image and the stored
-    row. The row digest (see row_digest) is empty in notes of earlier versions.
+    row. The row digest (see row_digest) is empty in notes of earlier versions. `label` is a list for a row of several
+    classes or none. `annotation` is the digest of the annotation; empty if there is none.
     """
 
     key: str
-    label: int
+    label: int | list[int]
     width: int
     height: int
     file: str
     pixels: str
     image: str
     row: str = ""
+    annotation: str = ""
 
 
 def blob_digest(data: bytes) -> str:
@@ -65,7 +67,8 @@ class Task:
     A task can be pickled. It is complete for a worker on any machine that sees the same folders. The worker creates its
     folder in `attempts`. `names` are all shards of the split. `excluded` are files rejected after an earlier build.
     `fixed` has size and time of files that the user changed since the plan was made. Images are `decoded_later` if a
-    decode check follows. `killable` is True if the process may be ended at the decode deadline.
+    decode check follows. `killable` is True if the process may be ended at the decode deadline. `source` is the folder
+    of SOURCE. For `boxes` and `ignore_value` see ShardOptions.
     """
 
     shard: PlannedShard
@@ -74,7 +77,7 @@ class Task:
     source: str
     attempts: Path
     schema: RecordSchema
-    classes: int
+    classes: tuple[str, ...]
     geometry: Geometry
     policy: Policy
     deadline_s: float
@@ -82,6 +85,8 @@ class Task:
     fixed: dict[str, tuple[int, int]] = field(default_factory=dict)
     decoded_later: bool = False
     killable: bool = True
+    boxes: str = "clip"
+    ignore_value: int = 255
 
 
 @dataclass

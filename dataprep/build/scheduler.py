@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dataprep.build.absence import TRANSIENT, Presence
+from dataprep.build.absence import TRANSIENT, Presence, paths_below
 from dataprep.build.decode_check.dispatch import (
     DecodeCheck,
     DecodeCheckOptions,
@@ -33,7 +33,6 @@ from dataprep.plan.sizes import fitting_workers
 from dataprep.plan.store import Plan, PlannedShard
 from schemas.process.host import host_cores, usable_cores, usable_memory
 from schemas.process.memory import MemoryShortage
-from schemas.record import load_schema
 
 # The job ends after this many consecutive worker deaths on one shard.
 MAX_DEATHS = 2
@@ -121,7 +120,7 @@ def _build(
 ) -> None:  # fmt: skip
     """Build `shards` and add them to `built`. A shard with undecodable images is left for the next round."""
     workers = min(worker_count(plan, options), len(shards))
-    engine = ENGINES[options.engine](options, workers, plan.source, work.attempts.absolute())
+    engine = ENGINES[options.engine](options, workers, plan.base, work.attempts.absolute())
     with engine as pool, _decode_check(work, options, pool) as decode_check:
         if pool.fallback:
             progress.fallback(pool.fallback)
@@ -131,7 +130,7 @@ def _build(
             kill_point("prove.done")
             missed = [reject.key for reject in receipt.rejects if reject.reason in TRANSIENT]
             if missed and presence:
-                presence.require(missed)
+                presence.require(paths_below(plan, planned, missed))
             if checked.faults:
                 work.exclude(planned.name, _keys(receipt, checked.faults))
                 work.drop(receipt)
@@ -149,7 +148,9 @@ def _decode_check(work: Workdir, options: ShardOptions, pool: WorkerPool) -> Abs
     threads = 1 if pool.checks_decoding else min(pool.workers(), host_cores())
     decode = "strip" if options.prove == "decode" else None
     keep = options.warnings == "keep"
-    check = DecodeCheckOptions(options.schema, work.attempts.absolute(), decode, threads, options.deadline, keep)
+    check = DecodeCheckOptions(
+        options.record_schema(), work.attempts.absolute(), decode, threads, options.deadline, keep
+    )
     return distributed_decode_check(check, pool.executor) if pool.checks_decoding else local_decode_check(check)
 
 
@@ -265,7 +266,7 @@ def make_tasks(
     plan: Plan, work: Workdir, options: ShardOptions, shards: list[PlannedShard], killable: bool = True
 ) -> Iterator[Task]:
     """Yield the task of each shard, with the current page sizes and exclusions."""
-    schema = load_schema(options.schema)
+    schema = options.record_schema()
     sizes = geometry(plan, work)
     names = {split: tuple(shard.name for shard in members) for split, members in plan.splits().items()}
     excluded, fixed = work.notes("excluded"), work.notes("fixed")
@@ -274,10 +275,12 @@ def make_tasks(
             shard=shard,
             names=names[shard.split],
             plan=work.plan.absolute(),
-            source=plan.source,
+            source=plan.base,
             attempts=work.attempts.absolute(),
             schema=schema,
-            classes=len(plan.classes),
+            classes=plan.classes,
+            boxes=options.boxes,
+            ignore_value=options.ignore_value,
             geometry=sizes[shard.split],
             policy=options.policy,
             deadline_s=options.deadline,

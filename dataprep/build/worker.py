@@ -18,15 +18,16 @@ from typing import TextIO, TypeVar
 from dataprep.build.decode_check.originals import OriginalsWriter
 from dataprep.build.decode_deadline import DecodeDeadline, DecodeTimeout
 from dataprep.build.kill_points import kill_point
-from dataprep.build.read_ahead import Wanted, read_ahead
+from dataprep.build.read_ahead import Wanted, read_ahead, read_item, wanted_item
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Moments, NotedRow, Receipt, Task, blob_digest, row_digest
 from dataprep.build.records import find_record_kind
+from dataprep.build.records.sample import Record, Sample, additional_values
 from dataprep.images.check import keep_decoders_single
 from dataprep.images.decoding import decode
 from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
-from dataprep.items import Reject, source_path
-from dataprep.mindrecord.format import HeaderFull, RowTooLarge
+from dataprep.items import Place, Reject
+from dataprep.mindrecord.format import HeaderFull, RowError, RowTooLarge
 from dataprep.mindrecord.writer import ShardWriter
 from dataprep.plan.sizes import larger_page
 from dataprep.plan.store import Plan, PlannedItem
@@ -127,7 +128,7 @@ def _wanted(task: Task, plan: Plan) -> Iterator[Wanted]:
         if item.key in task.fixed:
             size, mtime_ns = task.fixed[item.key]
             item = item._replace(size=size, mtime_ns=mtime_ns)
-        yield Wanted(source_path(task.source, item.key), item, task.policy.max_bytes)
+        yield wanted_item(task.source, item, task.policy.max_bytes)
 
 
 class _Build:
@@ -140,11 +141,13 @@ class _Build:
         self._started = perf_counter()
         self._task = task
         self._attempt = attempt
-        self._class_rows = [0] * task.classes
+        self._rows = 0
+        self._class_rows = [0] * len(task.classes)
+        self._labels = {name: label for label, name in enumerate(task.classes)}
         self._changed: Counter[str] = Counter()
         self._warnings: Counter[str] = Counter()
         self._moments = Moments()
-        self._encode_row = find_record_kind(task.schema.kind).encode
+        self._encode = find_record_kind(task.schema.kind).encode
         # With --check header no image is decoded, so none is measured.
         measures = task.shard.split == "train" and task.policy.check == "decode"
         self._to_measure = -(-MEASURED_IMAGES // len(task.names)) if measures else 0
@@ -165,7 +168,7 @@ class _Build:
     def note_current(self, item: PlannedItem) -> None:
         """Write the current key and the number of files done to CURRENT, for the parent."""
         self.current_key = item.key
-        done = sum(self._class_rows) + len(self.rejects)
+        done = self._rows + len(self.rejects)
         os.pwrite(self._current, json.dumps([item.key, done]).encode() + b"\n", 0)
 
     def add(self, item: PlannedItem, data: bytes | ImageRejected, writer: ShardWriter, rows: TextIO) -> None:
@@ -181,23 +184,40 @@ class _Build:
                 picture = decode(data, self._task.policy, measured, self._task.decoded_later)
         except DecodeTimeout:
             raise decode_timeout(self._task.deadline_s) from None
-        noted = _note(item, data, picture, self._task.policy)
+        record = self._record(item, picture)
+        noted = _note(item, data, picture, self._task.policy, record)
+        decoded = perf_counter()
+        blob, raw = _write(self._task, writer, record.values)
         if measured and picture.image is not None:
             self._moments.add(1, *channel_moments(picture.image))
-        decoded = perf_counter()
-        row = self._encode_row(self._task.schema, item, picture.data)
-        blob, raw = _write(self._task, writer, row)
         stored = noted.image if blob is picture.data else blob_digest(blob)
         noted = noted._replace(row=row_digest(stored, raw).hex())
         rows.write(json.dumps(noted) + "\n")
         if self._task.decoded_later and picture.encode_s and data.startswith(b"\xff\xd8"):  # a re-encoded JPEG
-            self._originals.add(sum(self._class_rows), data)
-        self._class_rows[item.label] += 1
+            self._originals.add(self._rows, data)
+        self._rows += 1
+        for label in set(record.labels):
+            self._class_rows[label] += 1
         self._changed.update(picture.changed)
+        self._changed.update(record.changed)
         self._warnings.update(picture.warnings)
         self.seconds["encode"] += picture.encode_s
         self.seconds["decode"] += decoded - started - picture.encode_s
         self.seconds["write"] += perf_counter() - decoded
+
+    def _record(self, item: PlannedItem, picture: Picture) -> Record:
+        """Return the record of an image, with the columns without a role."""
+        task = self._task
+        annotation = json.loads(item.annotation) if item.annotation else {}
+        sample = Sample(item, picture, annotation, self._labels, self._read, task.boxes, task.ignore_value)
+        record = self._encode(task.schema, sample)
+        record.values.update(additional_values(task.schema, annotation))
+        return record
+
+    def _read(self, place: Place, size: int, mtime_ns: int) -> bytes:
+        """Return the bytes of another file of an annotation. Raises ImageRejected if they cannot be read."""
+        wanted = wanted_item(self._task.source, PlannedItem("", -1, size, mtime_ns, place), self._task.policy.max_bytes)
+        return read_item(wanted.path, wanted.item, wanted.max_bytes)
 
     def close(self) -> None:
         """Close all files."""
@@ -228,19 +248,22 @@ def decode_timeout(deadline_s: float) -> ImageRejected:
     return ImageRejected("decode_timeout", f"decoding it took more than {deadline_s:g} s of CPU time (--deadline)")
 
 
-def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy) -> NotedRow:
+def _note(item: PlannedItem, data: bytes, picture: Picture, policy: Policy, record: Record) -> NotedRow:
     """Return the ROWS entry of a row. With --check header, `pixels` is the digest of the stored bytes."""
     file = blob_digest(data)
     image = file if picture.data is data else blob_digest(picture.data)
     by_bytes = policy.check == "header" and picture.passed
     pixels = image if by_bytes else blob_digest(picture.deciding_bytes())
-    return NotedRow(item.key, item.label, picture.width, picture.height, file, pixels, image)
+    label = item.label if item.label >= 0 else list(record.labels)
+    annotation = blob_digest(item.annotation.encode()) if item.annotation else ""
+    return NotedRow(item.key, label, picture.width, picture.height, file, pixels, image, "", annotation)
 
 
 def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[bytes, bytes]:
     """Write a row and return its blob and raw part.
 
-    Raises ImageRejected if no page can hold the row, PagesTooSmall if a larger page can.
+    Raises ImageRejected if a value does not fit its column or no page can hold the row, PagesTooSmall if a larger page
+    can.
     """
     try:
         return writer.write(row)
@@ -249,6 +272,8 @@ def _write(task: Task, writer: ShardWriter, row: dict[str, object]) -> tuple[byt
         if page_size is None:
             raise ImageRejected("too_large", f"its row has {error.needed} bytes, more than a MindRecord page") from None
         raise PagesTooSmall(task.shard.split, page_size) from None
+    except RowError as error:
+        raise ImageRejected("invalid_record", str(error)) from None
 
 
 def _finish(task: Task, writer: ShardWriter) -> None:

@@ -15,6 +15,7 @@ import click
 
 from dataprep.cli.options import BudgetType, Size, WorkersType, check_finite, class_names, load_config
 from dataprep.cli.program import Program
+from dataprep.cli.source_options import source_options
 from dataprep.disk import disk_errors, uninterrupted
 from schemas.command_line import PathType
 from schemas.counting import many
@@ -91,18 +92,10 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
     )
 
 
-@main.command(short_help="Turn image folders into a sealed dataset.")
-@click.argument("source", type=FOLDER)
+@main.command(short_help="Turn images into a sealed dataset.")
+@click.argument("source", type=PATH)
 @click.argument("out", type=PATH)
-@click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
-              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect, and "
-                   "stop if ambiguous.")
-@click.option("--schema", default="classification", show_default=True, help="Record schema: a name or a JSON file.")
-@click.option("--classes", type=FILE, help="File with one class name per line, in label order.")
-@click.option("--val", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
-              help="Fraction of each class for val, if SOURCE has no split folders.")
-@click.option("--test", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
-              help="Fraction of each class for test, if SOURCE has no split folders.")
+@source_options
 @click.option("--seed", default=0, show_default=True, help="Seed of the splits and of the row order.")
 @click.option("--shard-size", type=Size(),
               help="Approximate size of a shard.  [default: 512MiB; 1/16 of the dataset if that is less]")
@@ -171,7 +164,9 @@ def shard(
     ctx: click.Context, /, source: Path, out: Path, dry_run: bool, overwrite: bool, restart: bool, retry_rejects: bool,
     as_json: bool, verbose: bool, quiet: bool, **values: Any,
 ) -> None:  # fmt: skip
-    """Turn the images below SOURCE into a sealed MindRecord dataset in OUT.
+    """Turn the images of SOURCE into a sealed MindRecord dataset in OUT.
+
+    SOURCE is a folder or file of one of the layouts in docs/sources.md, such as class folders.
 
     If the job is killed, run the same command to resume it. The result is the same, byte for byte.
 

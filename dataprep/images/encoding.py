@@ -9,6 +9,7 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 from dataprep.images.formats.container import ContainerCheck
 from dataprep.images.formats.tiff.messages import CodecMessages
 from dataprep.images.picture import Picture
+from dataprep.images.transform import Transform
 from schemas.images.pixels import apply_policy, orientation
 from schemas.images.policy import ImageRejected, Policy
 
@@ -36,7 +37,8 @@ def reencode(
     encoded = _encode(image, target, policy, sampling)
     seconds = perf_counter() - started
     warnings = tuple(dict.fromkeys([*container.warnings, *notes.warnings]))
-    return Picture(encoded, *image.size, tuple(notes.changed), image, seconds, warnings)
+    moved = Transform(notes.angle, notes.upright, image.size)
+    return Picture(encoded, *image.size, tuple(notes.changed), image, seconds, warnings, moved)
 
 
 def _target(source: str, policy: Policy) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from dataprep.images.formats.jpeg import jpeg_pixels
+from dataprep.images.transform import Transform
 
 # Names in Picture.changed of changes that keep the pixels and their encoded bytes.
 LEFT_OUT = frozenset(["trailer_dropped", "metadata_stripped", "chunk_dropped"])
@@ -15,7 +16,8 @@ class Picture:
     """An image as it is written: JPEG or PNG `data`, its size in pixels, and the names of the changes.
 
     `image` is the decoded image (mode RGB or L) if it was decoded at full size, else None. `encode_s` is the encoding
-    time in seconds. `warnings` are names of unusual properties of the accepted image.
+    time in seconds. `warnings` are names of unusual properties of the accepted image. `moved` is None if the pixels are
+    where they are in the file.
     """
 
     data: bytes
@@ -25,6 +27,12 @@ class Picture:
     image: Image.Image | None
     encode_s: float = 0.0
     warnings: tuple[str, ...] = ()
+    moved: Transform | None = None
+
+    @property
+    def transform(self) -> Transform:
+        """How annotations of the file are moved to the stored image."""
+        return self.moved or Transform(1, (self.width, self.height), (self.width, self.height))
 
     @property
     def passed(self) -> bool:

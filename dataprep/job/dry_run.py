@@ -11,7 +11,7 @@ from dataprep.items import portable_path
 from dataprep.job.existing_set import NOTHING, Existing
 from dataprep.job.forecast import known_rejects, set_bytes, stopped_by, try_sample
 from dataprep.job.preflight import check_schema, check_target, free_bytes
-from dataprep.job.scan import choose_layout, scan
+from dataprep.job.scan import choose_layout, origin_of, scan
 from dataprep.job.target_state import describe_target, replaceable
 from dataprep.options import ShardOptions
 from dataprep.plan.planner import fill_plan
@@ -76,7 +76,7 @@ def preview(
     check_target(out, source, options.quarantine, replaceable(out, existing))
     layout = choose_layout(source, options)
     with closing(sqlite3.connect("")) as db:  # a temporary file that SQLite deletes when closed
-        fill_plan(db, scan(source, layout, options, progress), name, layout, options)
+        fill_plan(db, scan(source, layout, options, progress), origin_of(source, layout), options)
         plan = Plan(db)
         known = known_rejects(plan, options.max_bytes)
         sample = try_sample(plan, options)

@@ -1,5 +1,6 @@
 """Find images that are in a dataset more than once, with the same file bytes or the same pixels."""
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,12 +16,16 @@ EVAL = ("val", "test")
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Rows with the same image, in key order. `kind` is bytes if the files are equal, else pixels."""
+    """Rows with the same image, in key order. `kind` is bytes if the files are equal, else pixels.
+
+    `classes` has the class of each copy, several joined by a comma.
+    """
 
     kind: str
     keys: tuple[str, ...]
     splits: tuple[str, ...]
     classes: tuple[str, ...]
+    annotations_differ: bool = False
 
     @property
     def is_leak(self) -> bool:
@@ -29,12 +34,13 @@ class Duplicate:
 
     @property
     def is_conflict(self) -> bool:
-        """True if the image has more than one class."""
-        return len(set(self.classes)) > 1
+        """True if the copies have different classes or annotations."""
+        return len(set(self.classes)) > 1 or self.annotations_differ
 
     def to_dict(self) -> dict[str, object]:
         """Return the group as an object of duplicates.jsonl."""
-        return {**asdict(self), "leak": self.is_leak, "conflict": self.is_conflict}
+        values = {name: value for name, value in asdict(self).items() if name != "annotations_differ"}
+        return {**values, "leak": self.is_leak, "conflict": self.is_conflict}
 
 
 def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) -> list[Duplicate]:
@@ -43,8 +49,8 @@ def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) 
     Rows are sorted on disk, so memory grows with the number of duplicates, not of rows.
     """
     with closing(sqlite3.connect("")) as db:
-        db.execute("CREATE TABLE row(pixels BLOB, file BLOB, key TEXT, split TEXT, label INT)")
-        db.executemany("INSERT INTO row VALUES(?, ?, ?, ?, ?)", _read(rows))
+        db.execute("CREATE TABLE row(pixels BLOB, file BLOB, key TEXT, split TEXT, labels TEXT, annotation TEXT)")
+        db.executemany("INSERT INTO row VALUES(?, ?, ?, ?, ?, ?)", _read(rows))
         db.execute("CREATE INDEX by_pixels ON row(pixels)")
         query = (
             "SELECT * FROM row WHERE pixels IN (SELECT pixels FROM row GROUP BY pixels HAVING count(*) > 1) "
@@ -54,18 +60,23 @@ def find_duplicates(rows: Iterable[tuple[str, Path]], classes: tuple[str, ...]) 
         return sorted((_duplicate(group, classes) for group in groups), key=lambda duplicate: duplicate.keys)
 
 
-def _read(rows: Iterable[tuple[str, Path]]) -> Iterator[tuple[bytes, bytes, str, str, int]]:
+_Row = tuple[bytes, bytes, str, str, str, str]  # pixels, file, key, split, labels as JSON, annotation
+
+
+def _read(rows: Iterable[tuple[str, Path]]) -> Iterator[_Row]:
     for split, path in rows:
         for row in noted_rows(path):
-            yield bytes.fromhex(row.pixels), bytes.fromhex(row.file), row.key, split, row.label
+            labels = json.dumps(row.label if isinstance(row.label, list) else [row.label])
+            yield bytes.fromhex(row.pixels), bytes.fromhex(row.file), row.key, split, labels, row.annotation
 
 
-def _duplicate(group: list[tuple[bytes, bytes, str, str, int]], classes: tuple[str, ...]) -> Duplicate:
+def _duplicate(group: list[_Row], classes: tuple[str, ...]) -> Duplicate:
     return Duplicate(
         kind="bytes" if len({row[1] for row in group}) == 1 else "pixels",
         keys=tuple(row[2] for row in group),
         splits=tuple(row[3] for row in group),
-        classes=tuple(classes[row[4]] for row in group),
+        classes=tuple(", ".join(classes[label] for label in json.loads(row[4])) for row in group),
+        annotations_differ=len({row[5] for row in group}) > 1,
     )
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from dataprep.build.absence import Presence
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, DataRejected, TryLater
-from dataprep.items import portable_path, size_and_time, source_path
+from dataprep.items import ByteRange, item_path, portable_path, size_and_time
 from dataprep.job.swap import NEXT, RESTART, RETRY, begin, is_pending
-from dataprep.plan.store import Plan
+from dataprep.plan.store import Plan, PlannedItem
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
@@ -163,20 +163,25 @@ def retried(plan: Plan, source: str, work: Workdir) -> Fixed:
     Shards that an interrupted retry has built from the same files are not returned.
     """
     receipts, known = work.receipts(), work.notes("fixed")
+    base = os.path.dirname(source) if plan.base != plan.source else source
     fixed: Fixed = {}
     for shard in plan.shards:
         receipt, before = receipts.get(shard.name), known.get(shard.name, {})
         keys = [reject.key for reject in receipt.rejects] if receipt else list(before)
-        stats = {key: stat for key in keys if (stat := _stat(source, key))}
+        rejected = [item for item in plan.items(shard) if item.key in set(keys)] if keys else []
+        stats = {item.key: stat for item in rejected if (stat := _stat(base, item))}
         resumed = work.base is not None and all(list(stat) == before.get(key) for key, stat in stats.items())
         if keys and not resumed:
             fixed[shard.name] = stats
     return fixed
 
 
-def _stat(source: str, key: str) -> tuple[int, int] | None:
+def _stat(base: str, item: PlannedItem) -> tuple[int, int] | None:
+    """Return size and time of a file now; None if it is missing, or is in a container, which must not change."""
+    if isinstance(item.place, ByteRange):
+        return None
     try:
-        stat = os.stat(source_path(source, key))
+        stat = os.stat(item_path(base, item.key, item.place))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None  # it will be rejected again
     return size_and_time(stat)

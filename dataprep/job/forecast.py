@@ -11,11 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
-from dataprep.build.read_ahead import Wanted, read_ahead
+from dataprep.build.read_ahead import read_ahead, wanted_item
 from dataprep.errors import DataRejected
 from dataprep.images.decoding import decode
 from dataprep.images.reasons import reason_of_head
-from dataprep.items import source_path
+from dataprep.items import ByteRange, Place, item_path
 from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes as plan_sizes
@@ -64,7 +64,7 @@ def try_sample(plan: Plan, options: ShardOptions) -> Sample:
     rows: list[int] = []
     rejected: Counter[str] = Counter()
     started = time.perf_counter()
-    wanted = (Wanted(source_path(plan.source, item.key), item, options.policy.max_bytes) for item in items)
+    wanted = (wanted_item(plan.base, item, options.policy.max_bytes) for item in items)
     with closing(read_ahead(wanted, options.deadline)) as files:
         for _, data in files:
             try:
@@ -137,11 +137,11 @@ def known_rejects(plan: Plan, max_bytes: int) -> Known:
     for item in plan.sample(HEADS):
         if time.monotonic() > deadline:
             break
-        reason = _reason(plan.source, item, max_bytes)
+        reason = _reason(plan.base, item, max_bytes)
         known.looked_at += 1
         if reason:
             known.reasons[reason] += 1
-            known.by_label[item.label] += 1
+            known.by_label.update([item.label] if item.label >= 0 else [])
     return known
 
 
@@ -150,8 +150,10 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
         return "empty"
     if item.size > max_bytes:
         return "too_large"
+    if isinstance(item.place, ByteRange) and item.place.codec != "stored":
+        return None  # the sample and the job read it
     try:
-        head = _head(source_path(source, item.key))
+        head = _head(item_path(source, item.key, item.place), item.place)
     except PermissionError:
         return "permission_denied"
     except OSError:
@@ -159,10 +161,11 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
     return reason_of_head(head)
 
 
-def _head(path: str | bytes) -> bytes:
+def _head(path: str | bytes, place: Place) -> bytes:
+    start, length = (place.offset, place.length) if isinstance(place, ByteRange) else (0, _HEAD_BYTES)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, _HEAD_BYTES)
+        return os.pread(descriptor, min(length, _HEAD_BYTES), start)
     finally:
         os.close(descriptor)
 

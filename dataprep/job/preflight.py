@@ -15,15 +15,14 @@ from dataprep.build.absence import Presence
 from dataprep.build.records import find_record_kind
 from dataprep.build.workdir import OURS
 from dataprep.errors import DataprepError, TryLater, WrongUsage
-from dataprep.items import Item, ScanEntry, decode_name, encode_name, portable_path
+from dataprep.items import Item, ScanEntry, decode_name, encode_name, key_to_path, portable_path
 from dataprep.job.swap import NEXT
-from dataprep.options import ShardOptions
-from dataprep.plan.sizes import fingerprint, fingerprint_part, rank
+from dataprep.options import DEFAULTS, ShardOptions, json_value
+from dataprep.plan.sizes import fingerprint, fingerprint_part, mark, rank
 from dataprep.plan.store import Plan
 from schemas.dataset import Dataset, file_problems, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DATASET, PLAN, WORK
-from schemas.record import load_schema
 
 _Change = tuple[str, object, object]  # option, old value, new value
 
@@ -54,7 +53,7 @@ def check_target(
 def check_schema(options: ShardOptions) -> None:
     """Raise DataprepError if --schema is invalid, WrongUsage if there is no such schema or file."""
     try:
-        find_record_kind(load_schema(options.schema).kind)
+        find_record_kind(options.record_schema().kind)
     except ContractError as error:
         kind = DataprepError if Path(options.schema).exists() else WrongUsage
         raise kind(str(error)) from None
@@ -83,13 +82,14 @@ def check_inputs(
     that the user has changed on purpose, see --retry-rejects.
     """
     seed = plan.options["seed"]
-    parts = (fingerprint_part(rank(seed, key), size, mtime_ns) for key, _, _, size, mtime_ns in _items(rescan()))
+    items = _items(rescan())
+    parts = (fingerprint_part(rank(seed, item.key), item.size, item.mtime_ns, mark(item)) for item in items)
     if plan.fingerprint == fingerprint(sum(parts)):
         return
     known = {key: stats for files in fixed.values() for key, stats in files.items()}
     difference = plan.first_difference(_items(rescan()), known)
     if difference:
-        presence.require([difference[0]])
+        presence.require([] if plan.has_containers else [key_to_path(difference[0])])
         if not is_planned_path(plan, source):
             raise DataprepError(
                 f"the job in OUT {out} was started with SOURCE {plan.source}, and {source} differs: '{difference[0]}' "
@@ -109,9 +109,9 @@ def _items(entries: Iterator[ScanEntry]) -> Iterator[Item]:
 def _changed(saved: dict[str, object], options: ShardOptions) -> list[_Change]:
     asked = options.deciding()
     return [
-        ("--" + name.replace("_", "-"), saved.get(name), value)
-        for name, value in asked.items()
-        if saved.get(name) != value
+        ("--" + name.replace("_", "-"), saved.get(name, json_value(name)), asked.get(name, json_value(name)))
+        for name in sorted((saved.keys() | asked.keys()) & DEFAULTS.keys(), key=list(DEFAULTS).index)
+        if saved.get(name, json_value(name)) != asked.get(name, json_value(name))
     ]
 
 

@@ -1,16 +1,21 @@
 """Copy rejected files to the --quarantine folder. A failed copy does not stop the job."""
 
 import errno
+import io
 import os
 import queue
 import stat
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from dataprep.items import NotCopied, Reject, encode_name, key_to_path, source_path
+from dataprep.build.read_ahead import read_item
+from dataprep.items import ByteRange, NotCopied, Place, Reject, encode_name, item_path, key_to_path
+from dataprep.plan.store import PlannedItem
+from schemas.images.policy import ImageRejected
 from schemas.process.memory import demand_threads, is_shortage
 
 MAX_STALLS = 3  # unresponsive files after which no other is tried: each costs the deadline
@@ -20,22 +25,25 @@ _OF_FOLDER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, e
 
 
 class _Copy(NamedTuple):
-    """One copy: source, target, and a temporary file beside the target."""
+    """One copy: file or container, target, a temporary file beside the target, and the item in a container."""
 
     origin: str | bytes
     target: bytes
     part: bytes
+    inside: PlannedItem | None = None
 
 
 class _Failed(Exception):
     """A file cannot be copied. The message gives the reason."""
 
 
-def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: float) -> NotCopied:
-    """Copy rejected regular files to folder/<reason>/<key>. Return the files that could not be copied.
+def copy_rejected(
+    base: str, folder: Path, rejects: list[Reject], planned: Mapping[str, PlannedItem], deadline_s: float
+) -> NotCopied:
+    """Copy rejected images to folder/<reason>/<key>. Return those that could not be copied.
 
-    `source` is SOURCE as returned by portable_path. A copy that makes no progress for `deadline_s` seconds is
-    abandoned. Raises OSError if the folder cannot be used.
+    `base` is the folder of SOURCE. `planned` has the rejected items that are not files at their keys. A copy that makes
+    no progress for `deadline_s` seconds is abandoned. Raises OSError if the folder cannot be used.
     """
     failed: NotCopied = {}
     stalls = 0
@@ -50,7 +58,10 @@ def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: 
             target = os.path.join(root, reason, encode_name(key_to_path(reject.key)))
             part = os.path.join(root, reason, f".{os.getpid()}-{number}.part".encode())
             try:
-                copier.copy(_Copy(source_path(source, reject.key), target, part), deadline_s)
+                item = planned.get(reject.key)
+                place: Place = item.place if item else None
+                inside = item if isinstance(place, ByteRange) else None
+                copier.copy(_Copy(item_path(base, reject.key, place), target, part, inside), deadline_s)
             except _Failed as error:
                 failed[reject.key] = str(error)
             except queue.Empty:
@@ -108,7 +119,7 @@ def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
 
     Raises _Failed if the file cannot be copied, OSError if the folder cannot be used.
     """
-    with _open(wanted.origin) as file:
+    with _open(wanted) as file:
         piece = read_piece(file)  # before writing: an unreadable file leaves no trace
         try:
             os.makedirs(os.path.dirname(wanted.target), exist_ok=True)
@@ -127,7 +138,13 @@ def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
             raise
 
 
-def _open(origin: str | bytes) -> BinaryIO:
+def _open(wanted: _Copy) -> BinaryIO:
+    if wanted.inside:
+        try:
+            return io.BytesIO(read_item(wanted.origin, wanted.inside, sys.maxsize))
+        except ImageRejected as error:
+            raise _Failed(error.detail) from None
+    origin = wanted.origin
     try:
         # Without O_NONBLOCK, opening a FIFO would block.
         descriptor = os.open(origin, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -17,7 +17,6 @@ from dataprep.plan.store import Plan
 from schemas.counting import are, many, were
 from schemas.dataset import Dataset, PixelStats, Split
 from schemas.layout import REFUSED
-from schemas.record import load_schema
 
 _OTHER_KIND = ("unsupported_format", "not_an_image")
 
@@ -59,7 +58,8 @@ def _quarantine(plan: Plan, work: Workdir, options: ShardOptions, rejects: list[
     """Copy the rejected files to --quarantine, if given. Log each that could not be copied."""
     if options.quarantine is None:
         return {}
-    failed = copy_rejected(plan.source, options.quarantine, rejects, options.deadline)
+    placed = {item.key: item for item in plan.find({reject.key for reject in rejects}) if item.place is not None}
+    failed = copy_rejected(plan.base, options.quarantine, rejects, placed, options.deadline)
     for key, problem in failed.items():
         work.log("not_copied", key=key, problem=problem)
     return failed
@@ -126,7 +126,7 @@ def _dataset(
         warnings.update(receipt.warnings)
         moments.add(receipt.moments.images, receipt.moments.mean, receipt.moments.square)
     return Dataset(
-        schema=load_schema(options.schema),
+        schema=options.record_schema(),
         classes=plan.classes,
         splits={split: _split(receipts, split, len(plan.classes)) for split in plan.splits()},
         found=plan.found,

@@ -9,89 +9,114 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 
 from dataprep.errors import DataprepError, DataRejected
-from dataprep.items import Folder, Ignored, Item, Notice, Reject, ScanEntry, encode_name, key_to_path
+from dataprep.items import (
+    ByteRange,
+    Container,
+    FoundClass,
+    Ignored,
+    Item,
+    Notice,
+    Place,
+    Reject,
+    ScanEntry,
+    encode_name,
+    key_to_path,
+)
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
+from dataprep.plan.store import PLACE_COLUMNS
 from schemas.counting import many
 from schemas.layout import shard_name
 
-_TABLES = """
+_PLACE = ", ".join(PLACE_COLUMNS)
+_TABLES = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE found(key TEXT, class INT, split TEXT, size INT, mtime_ns INT, rank INT);
+CREATE TABLE container(id INTEGER PRIMARY KEY, path TEXT, size INT, mtime_ns INT);
+CREATE TABLE found(key TEXT, class INT, split TEXT, size INT, mtime_ns INT, rank INT, {_PLACE}, "group" TEXT);
 CREATE TABLE reject(key TEXT, reason TEXT, detail TEXT);
-CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size INT, mtime_ns INT);
+CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size INT, mtime_ns INT, {_PLACE});
 CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
-CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT, val INT, test INT);
+CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT);
+CREATE TABLE quota(class INTEGER PRIMARY KEY, val INT, test INT);
 """
-# In seeded order, the first files of a class go to val, the next to test, the rest to train.
-_ASSIGN = """
-INSERT INTO item(key, label, split, size, mtime_ns)
-SELECT key, label, coalesce(split, CASE WHEN place <= val THEN 'val' WHEN place <= val + test THEN 'test'
-    ELSE 'train' END) AS side, size, mtime_ns FROM (
-    SELECT f.key, c.label, f.split, f.size, f.mtime_ns, f.rank, c.val, c.test,
-        row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) AS place
-    FROM found f JOIN class c ON c.id = f.class)
+# In seeded order, the first images of a class go to val, the next to test, the rest to train.
+_ASSIGN = f"""
+INSERT INTO item(key, label, split, size, mtime_ns, {_PLACE})
+SELECT key, label, coalesce(split, CASE WHEN nth <= val THEN 'val' WHEN nth <= val + test THEN 'test'
+    ELSE 'train' END) AS side, size, mtime_ns, {_PLACE} FROM (
+    SELECT f.*, coalesce(c.label, -1) AS label, q.val, q.test,
+        row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) AS nth
+    FROM found f JOIN quota q ON q.class = f.class LEFT JOIN class c ON c.id = f.class)
 ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
 
-def make_plan(path: Path, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions) -> None:
+@dataclass(frozen=True)
+class Origin:
+    """What the plan records about SOURCE.
+
+    `source` is its absolute path as returned by portable_path, to detect a rerun with another SOURCE. `is_file` is True
+    for a table or an archive. `expected` describes the layout for messages. `numbers_sort` sorts class names that are
+    all numbers by value.
+    """
+
+    source: str
+    layout: str
+    is_file: bool = False
+    expected: str = "images in the folders of this layout"
+    numbers_sort: bool = False
+
+
+def make_plan(path: Path, entries: Iterable[ScanEntry], origin: Origin, options: ShardOptions) -> None:
     """Write the plan of the `entries` of a scan to an SQLite file at `path`.
 
-    `source` is the absolute path of SOURCE as returned by portable_path. It is saved to detect a rerun with another
-    SOURCE. Raises DataprepError if no plan is possible.
+    Raises DataprepError if no plan is possible.
     """
     path.open("wb").close()  # SQLite does not report why it cannot create a file
     # No locks: the job has its own, and some file systems have none.
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?nolock=1", uri=True)) as db:
-        fill_plan(db, entries, source, layout, options)
+        fill_plan(db, entries, origin, options)
 
 
-def fill_plan(
-    db: sqlite3.Connection, entries: Iterable[ScanEntry], source: str, layout: str, options: ShardOptions
-) -> None:
+def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Origin, options: ShardOptions) -> None:
     """Write the plan to an open, empty database. A dry run uses `sqlite3.connect("")`."""
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("PRAGMA synchronous = OFF")
     db.executescript(_TABLES)
     scan = _ScanTables(db, options.seed)
     scan.add(entries)
-    classes = _class_order(scan.folders, options.classes)
-    warnings = _class_warnings(classes, options.classes is not None)
+    classes_per_row = options.record_schema().classes
+    classes = [] if classes_per_row == "none" else _class_order(scan.found_classes, options.classes, origin)
+    warnings = _class_warnings(classes, options.classes is not None or origin.numbers_sort)
     _add_classes(db, classes, scan.classes, options)
     db.execute(_ASSIGN)
+    if classes_per_row != "one":
+        db.execute("UPDATE item SET label = -1")
     db.execute("DROP TABLE found")
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
-        expected = _EXPECTED.get(layout, "images in the folders of this layout")
-        raise DataprepError(f"no image was found below {source}; expected {expected}")
+        raise DataprepError(f"no image was found in {origin.source}; expected {origin.expected}")
     geometry = _add_shards(db, options)
+    of_classes = [*_empty_classes(db, options.empty_classes), *_count_warnings(db)] if classes_per_row == "one" else []
     meta = {
-        "source": source,
-        "layout": layout,
+        "source": origin.source,
+        "is_file": origin.is_file,
+        "layout": origin.layout,
         "options": options.deciding(),
         "ignored": dict(sorted(scan.ignored.items())),
         "items": items,
         "geometry": geometry,
         "largest": largest,
         "fingerprint": sizes.fingerprint(scan.fingerprint),
-        "warnings": [
-            *scan.notices,
-            *warnings,
-            *_option_warnings(db, layout, options),
-            *_empty_classes(db, options.empty_classes),
-            *_count_warnings(db),
-        ],
+        "warnings": [*scan.notices, *warnings, *_option_warnings(db, origin.layout, options), *of_classes],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     db.commit()
-
-
-_EXPECTED = {"classes": "SOURCE/<class>/<image>", "splits": "SOURCE/{train,val,test}/<class>/<image>"}
 
 
 class _ScanTables:
@@ -101,50 +126,71 @@ class _ScanTables:
         self._db = db
         self._seed = seed
         self.ignored: Counter[str] = Counter()
-        self.folders: list[Folder] = []
+        self.found_classes: list[FoundClass] = []
         self.notices: list[str] = []
         self.classes: dict[str, int] = {}  # number of a class in the table `found`
         self.fingerprint = 0
+        self._containers: dict[Container, int] = {}
 
     def add(self, entries: Iterable[ScanEntry]) -> None:
         items = self._items(entries)
         while batch := list(islice(items, 5000)):
-            self._db.executemany("INSERT INTO found VALUES(?, ?, ?, ?, ?, ?)", batch)
+            self._db.executemany(f"INSERT INTO found VALUES({', '.join('?' * len(batch[0]))})", batch)
+        self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", ((n, *c) for c, n in self._containers.items()))
 
     def _items(self, entries: Iterable[ScanEntry]) -> Iterator[tuple[object, ...]]:
         for entry in entries:
             if isinstance(entry, Item):
-                key, name, split, size, mtime_ns = entry
-                rank = sizes.rank(self._seed, key)
-                self.fingerprint += sizes.fingerprint_part(rank, size, mtime_ns)
-                yield key, self.classes.setdefault(name, len(self.classes)), split, size, mtime_ns, rank
+                yield self._item(entry)
             elif isinstance(entry, Ignored):
                 self.ignored[entry.rule] += 1
             elif isinstance(entry, Reject):
                 self._db.execute("INSERT INTO reject VALUES(?, ?, ?)", (entry.key, entry.reason, entry.detail))
-            elif isinstance(entry, Folder):
-                self.folders.append(entry)
+            elif isinstance(entry, FoundClass):
+                self.found_classes.append(entry)
             elif isinstance(entry, Notice):
                 self.notices.append(entry.text)
             else:  # a ClosedFolder, which ends the scan
                 raise DataRejected(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
+    def _item(self, item: Item) -> tuple[object, ...]:
+        """Return the row of the table `found`."""
+        key, class_name, split, size, mtime_ns, place, annotation, group = item
+        rank, mark = sizes.rank(self._seed, key), sizes.mark(item)
+        self.fingerprint += sizes.fingerprint_part(rank, size, mtime_ns, mark)
+        number = self.classes.setdefault(class_name, len(self.classes))
+        text = None if annotation is None else json.dumps(annotation)
+        return key, number, split, size, mtime_ns, rank, *self._place(place), text, mark, group
 
-def _class_order(folders: list[Folder], given: tuple[str, ...] | None) -> list[str]:
+    def _place(self, place: Place) -> tuple[object, ...]:
+        """Return the columns path, container, offset, length, codec and checksum."""
+        if not isinstance(place, ByteRange):
+            return place, None, None, None, None, None
+        number = self._containers.setdefault(place.container, len(self._containers))
+        return None, number, *place[1:]
+
+
+def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin: Origin) -> list[str]:
     """Return class names in label order: as given, or sorted by bytes as in ImageFolderDataset."""
-    train = {folder.class_name for folder in folders if folder.split in (None, "train")}
-    classes = list(given) if given is not None else sorted(train, key=lambda name: encode_name(key_to_path(name)))
-    for folder in sorted(folders, key=lambda f: (f.class_name, f.split or "")):
-        if folder.class_name not in classes:
+    names = {one.class_name for one in found if one.split in (None, "train")}
+    by_number = origin.numbers_sort and all(name.isascii() and name.isdigit() for name in names)
+    classes = list(given) if given is not None else sorted(names, key=int if by_number else _by_bytes)
+    known = set(classes)
+    for one in sorted(set(found), key=lambda one: (one.class_name, one.split or "")):
+        if one.class_name not in known:
             expected = "the list of --classes" if given is not None else "train, whose classes all splits use"
-            where = f"{folder.split}/" if folder.split else ""
+            where = f"{one.split}/" if one.split else ""
             raise DataprepError(
-                f"class folder '{where}{folder.class_name}' is not in {expected}; "
-                f"add it there, or exclude it with --ignore '{folder.class_name}'"
+                f"class '{where}{one.class_name}' is not in {expected}; "
+                f"add it there, or exclude it with --ignore '{one.class_name}'"
             )
     if not classes:
-        raise DataprepError("SOURCE has no class folder; expected SOURCE/<class>/<image>")
+        raise DataprepError(f"SOURCE has no class; expected {origin.expected}")
     return classes
+
+
+def _by_bytes(name: str) -> bytes:
+    return encode_name(key_to_path(name))
 
 
 def _class_warnings(classes: list[str], ordered: bool) -> list[str]:
@@ -176,12 +222,12 @@ def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
 
 
 def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, int], options: ShardOptions) -> None:
+    """Write the labels of the classes, and how many images of each class go to val and test."""
     counts = dict(db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class"))
-    rows = [
-        (name, label, numbers.get(name), *sizes.quotas(counts.get(numbers.get(name), 0), options.val, options.test))
-        for label, name in enumerate(classes)
-    ]
-    db.executemany("INSERT INTO class VALUES(?, ?, ?, ?, ?)", rows)
+    labels = [(name, label, numbers.get(name)) for label, name in enumerate(classes)]
+    quotas = [(number, *sizes.quotas(counts.get(number, 0), options.val, options.test)) for number in numbers.values()]
+    db.executemany("INSERT INTO class VALUES(?, ?, ?)", labels)
+    db.executemany("INSERT INTO quota VALUES(?, ?, ?)", quotas)
 
 
 def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:

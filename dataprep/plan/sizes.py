@@ -4,7 +4,9 @@ The functions are pure and do not depend on listing order, engine or number of w
 """
 
 import hashlib
+import json
 
+from dataprep.items import Item
 from dataprep.mindrecord.format import GROUP_ENTRY_BYTES, HEADER_SIZES, PAGE_ENTRY_BYTES, PAGE_SIZES, Geometry
 
 MIB = 1 << 20
@@ -28,13 +30,24 @@ def rank(seed: int, key: str) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def fingerprint_part(rank: int, size: int, mtime_ns: int) -> int:
-    """Return the summand of a file in the fingerprint of its dataset.
+def fingerprint_part(rank: int, size: int, mtime_ns: int, mark: int = 0) -> int:
+    """Return the summand of an image in the fingerprint of its dataset. `mark` is that of mark().
 
     Ranks are close to random, so two datasets have equal sums with a probability of 2 ** -63. A second digest per file
     would cost a tenth of the scan.
     """
-    return rank * ((mtime_ns << 1 | 1) + (size << 65))
+    return rank * ((mtime_ns << 1 | 1) + (size << 65)) + mark
+
+
+def mark(item: Item) -> int:
+    """Return a number of 63 bits for the place, split, class and annotation of an image.
+
+    It is 0 for a file in a folder, whose path says all of it.
+    """
+    if item.place is None and item.annotation is None and item.group is None:
+        return 0
+    values = json.dumps([item.class_name, item.split, item.place, item.annotation, item.group], sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(values.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def fingerprint(total: int) -> str:

@@ -1,16 +1,25 @@
-"""Layouts of raw images on disk, one file per layout.
+"""Layouts of raw data, one file per layout. The table SOURCES lists them.
 
-Each file has a function scan(root, options) -> Iterator[ScanEntry].
+Each file has a Source with a function scan(root, options) -> Iterator[ScanEntry].
 """
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from importlib import import_module
 
-from dataprep.items import ScanEntry
-from dataprep.options import WalkOptions
-from dataprep.sources import class_folders, split_folders
+from dataprep.sources.source import Source
 
-SOURCES: dict[str, Callable[[Path, WalkOptions], Iterator[ScanEntry]]] = {
-    "classes": class_folders.scan,
-    "splits": split_folders.scan,
+# layout -> Source, or `module:object` that is imported at first use. Layouts are recognised in this order.
+SOURCES: dict[str, Source | str] = {
+    "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
+    "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
 }
+
+
+def find_source(layout: str) -> Source:
+    """Return the source of a layout in the table."""
+    source = SOURCES[layout]
+    if isinstance(source, Source):
+        return source
+    module, _, attribute = source.partition(":")
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, Source)
+    return found

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.items import ClosedFolder, Folder, Ignored, Notice, ScanEntry
-from dataprep.options import WalkOptions
+from dataprep.items import ClosedFolder, FoundClass, Ignored, Notice, ScanEntry
+from dataprep.options import SourceOptions
+from dataprep.sources.source import Source
 from dataprep.sources.walk import LINK, Tree, ancestors, has_image_name, walk
 from schemas.counting import many
 from schemas.names import path_to_key
 
 
-def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
+def scan(root: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     """Yield every file below `root`, with its class."""
     tree = Tree(root, options)
     yield from scan_below(tree, "", None)
@@ -41,7 +42,7 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[ScanEntry]:
             yield above
             continue
         class_name = path_to_key(entry.name)
-        yield Folder(class_name, split)
+        yield FoundClass(class_name, split)
         yield from walk(tree, entry.path, class_name, split, above)
     if outside:
         where = f"the split folder '{path}'" if path else "SOURCE"
@@ -49,3 +50,6 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[ScanEntry]:
             f"{many(len(outside), 'image')} directly in {where}, in no class folder, ignored; the first is "
             f"'{path_to_key(outside[0])}'"
         )
+
+
+CLASS_FOLDERS = Source(scan, "SOURCE/<class>/<image>")

@@ -9,17 +9,27 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, SourceEmpty
 from dataprep.items import ClosedFolder
-from dataprep.options import WalkOptions
+from dataprep.options import SourceOptions
+from dataprep.sources import SOURCES, find_source
 from dataprep.sources.closed import check_temporary, reject_closed
 from dataprep.sources.ignore import pattern_of
 from dataprep.sources.split_folders import likely_split_names, split_names
 from dataprep.sources.walk import Tree
 from schemas.counting import are, many
 from schemas.names import path_to_key
+from schemas.record import load_schema, schema_names
 
 # A folder with split folders has few entries, so folders with many entries are classes.
 _LOOK_INTO_FOLDERS = 50
 _LOOK_AT_ENTRIES = 60
+_NEEDED = {
+    "class": "a class per image",
+    "classes": "a list of classes per image",
+    "boxes": "boxes",
+    "mask": "a mask per image",
+    "captions": "captions",
+}
+_FOLDER_LAYOUTS = ("classes", "splits")  # told apart by the names of folders
 _NAMED = 4
 # Names of parts of a dataset that are not splits: fold1, batch_02, set A.
 _PARTS = re.compile(
@@ -27,12 +37,46 @@ _PARTS = re.compile(
 )
 
 
-def detect_layout(root: Path, options: WalkOptions, requested: str = "auto") -> str:
+def detect_layout(root: Path, options: SourceOptions, requested: str = "auto") -> str:
     """Return the requested layout, or detect it if `auto`.
 
-    The detected layout is `splits` if all folders have names of splits and one of them is train. Raises DataprepError
-    if there is no folder or the layout is ambiguous. Raises DataRejected or TryLater if SOURCE cannot be listed.
+    Raises DataprepError if SOURCE has no known layout or an ambiguous one, or if the layout does not fit the record
+    kind. Raises DataRejected or TryLater if SOURCE cannot be listed.
     """
+    layout = requested if requested not in ("auto", *_FOLDER_LAYOUTS) else None
+    if layout is None and requested == "auto":
+        recognised = [name for name in SOURCES if find_source(name).recognises(root)]
+        if len(recognised) > 1:
+            raise DataprepError(
+                f"SOURCE {root} is ambiguous: it may be of layout {' or '.join(recognised)}; choose one with --layout"
+            )
+        layout = recognised[0] if recognised else None
+    if layout is None and root.is_file():
+        known = "; ".join(f"{name}: {find_source(name).expected}" for name in SOURCES)
+        raise DataprepError(f"SOURCE {root} is a file of no known layout; expected one of: {known}")
+    layout = layout or _detect_folders(root, options, requested)
+    _check_kind(root, layout, options)
+    return layout
+
+
+def _check_kind(root: Path, layout: str, options: SourceOptions) -> None:
+    """Raise DataprepError if the source cannot supply what the schema needs."""
+    source = find_source(layout)
+    if options.needs not in (None, *source.gives):
+        schemas = [name for name in schema_names() if load_schema(name).needs in (None, *source.gives)]
+        raise DataprepError(
+            f"the records need {_NEEDED[str(options.needs)]}, and layout {layout} of SOURCE {root} has none; "
+            f"use {' or '.join(f'--schema {name}' for name in schemas)}"
+        )
+    if options.fields and not source.gives_fields:
+        raise DataprepError(
+            f"SOURCE {root} of layout {layout} has no values for the field '{options.fields[0].name}'; remove the "
+            "field from the schema, or use a layout that has columns, such as a table"
+        )
+
+
+def _detect_folders(root: Path, options: SourceOptions, requested: str) -> str:
+    """Return `splits` if all folders have names of splits and one of them is train, else `classes`."""
     tree = Tree(root, options)
     folders, ignored, others = _top(tree, root)
     if ignored and not folders:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError
 from dataprep.items import ClosedFolder, Ignored, Notice, ScanEntry
-from dataprep.options import WalkOptions
+from dataprep.options import SourceOptions
 from dataprep.sources.class_folders import scan_below
+from dataprep.sources.source import Source
 from dataprep.sources.walk import Tree
 from schemas.names import path_to_key
 
@@ -60,7 +61,7 @@ def likely_split_names(names: Iterable[str]) -> dict[str, str]:
     return splits if "train" in splits.values() and len(set(splits.values())) > 1 else {}
 
 
-def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
+def scan(root: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     """Yield every file below `root`, with split and class.
 
     Raises DataprepError if two folders are the same split.
@@ -94,3 +95,6 @@ def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
         folders[split] = entry.name
         yield from scan_below(tree, entry.path, split)
     yield from tree.notices()
+
+
+SPLIT_FOLDERS = Source(scan, "SOURCE/{train,val,test}/<class>/<image>")

@@ -19,7 +19,7 @@ from dataprep.items import (
     encode_name,
     size_and_time,
 )
-from dataprep.options import WalkOptions
+from dataprep.options import SourceOptions
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
 from schemas.images.system_names import system_rule
@@ -44,7 +44,7 @@ Identity = tuple[int, int]
 class Tree:
     """One walk through SOURCE, whose path is `root`. Paths below it are text from decode_name."""
 
-    def __init__(self, root: Path, options: WalkOptions) -> None:
+    def __init__(self, root: Path, options: SourceOptions) -> None:
         self.root = os.fsencode(root)
         self.follow_links = options.follow_links
         self.patterns = IgnorePatterns(options.ignore)

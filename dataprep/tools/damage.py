@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataprep.build.receipt import NotedRow, blob_digest, noted_rows
+from dataprep.build.records import find_record_kind
 from dataprep.build.row_digests import SealedDigests, stored_digest
 from dataprep.build.workdir import rows_file
 from dataprep.images.decoding import decode
@@ -106,7 +107,10 @@ class DamagedSet:
             return stored_digest(stored).hex() == note.row
         if note is None:
             return None
-        image, label = (row[self._dataset.schema.column(role)] for role in ("image", "label"))
+        schema = self._dataset.schema
+        labels = list(find_record_kind(schema.kind).labels(schema, row))
+        label = labels[0] if schema.has_role("label") else labels
+        image = row[schema.column("image")]
         return (row[self._key], label, blob_digest(image)) == (note.key, note.label, note.image)
 
     def _decodes(self, row: dict[str, Any]) -> bool:

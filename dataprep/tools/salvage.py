@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dataprep.build.records import find_record_kind
 from dataprep.build.row_digests import SealedDigests, stored_digest
 from dataprep.build.workdir import json_lines, save_row_digests, write_whole
 from dataprep.build.worker import describe_shard
@@ -55,6 +56,11 @@ class _Salvage:
     unchecked: int = 0
     done: int = 0
 
+    def labels(self, row: dict[str, Any]) -> tuple[int, ...]:
+        """Return the labels of a row."""
+        schema = self.dataset.schema
+        return find_record_kind(schema.kind).labels(schema, row)
+
     def split(self, split: Split) -> Split:
         """Write the undamaged rows of a split."""
         if not split.shards:
@@ -69,16 +75,16 @@ class _Salvage:
             with ShardWriter(self.new, names, number, self.dataset.schema, geometry) as writer:
                 for row in self._undamaged_rows(split, shard, len(class_rows)):
                     self.digests.write(stored_digest(writer.write(row)))
-                    class_rows[row[self.dataset.schema.column("label")]] += 1
+                    for label in set(self.labels(row)):
+                        class_rows[label] += 1
                 writer.finish()
             shards.append(describe_shard(self.new / shard.name, writer.rows))
         return Split(tuple(class_rows), tuple(shards))
 
     def _undamaged_rows(self, split: Split, shard: Shard, classes: int) -> Iterator[dict[str, Any]]:
-        label = self.dataset.schema.column("label")
         for checked in self._rows(split, shard):
             row = checked.row
-            if row is None or not 0 <= row[label] < classes:
+            if row is None or not all(0 <= label < classes for label in self.labels(row)):
                 key = checked.key or f"row {checked.number} of {shard.name}"
                 self.lost.append(Reject(key, LOST, f"its row in {shard.name} was damaged"))
             else:

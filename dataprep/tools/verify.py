@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dataprep.build.decode_check.supervisor import DecodeChecker, ShardFiles
 from dataprep.build.receipt import ROWS, NotedRow
+from dataprep.build.records import find_record_kind
 from dataprep.build.row_digests import SealedDigests
 from dataprep.build.workdir import rows_file
 from dataprep.errors import DataprepError, TryLater
@@ -219,18 +220,22 @@ def _decode_problems(folder: Path, dataset: Dataset) -> list[str]:
 
 def _note_from_data(path: Path, dataset: Dataset, scratch: Path) -> Path:
     """Write the missing ROWS file of a shard. Keys and labels come from the data, sizes from the images."""
-    image, label, key = (dataset.schema.column(role) for role in ("image", "label", "key"))
+    image, key = dataset.schema.column("image"), dataset.schema.column("key")
+    labels = find_record_kind(dataset.schema.kind).labels
+    one = dataset.schema.has_role("label")
     noted = scratch / ROWS
     with ShardReader(path) as reader, noted.open("w") as rows:
         for row in reader:
             width, height = image_size(row[image])
-            rows.write(json.dumps(NotedRow(row[key], row[label], width, height, "", "", "")) + "\n")
+            of_row = list(labels(dataset.schema, row))
+            note = NotedRow(row[key], of_row[0] if one else of_row, width, height, "", "", "")
+            rows.write(json.dumps(note) + "\n")
     return noted
 
 
 def _class_problems(folder: Path, dataset: Dataset) -> list[str]:
     indexed = [field.name for field in dataset.schema.index_fields]
-    label = dataset.schema.column("label")
+    label = dataset.schema.column("label") if dataset.schema.has_role("label") else ""
     if label not in indexed:
         return []
     column = indexed.index(label) - len(indexed)  # the indexed values are the last of an index row

@@ -132,8 +132,11 @@ def apply_policy(
     profile = profile_to_convert(opened, policy)
     if resize is not None and source in ("JPEG", "MPO"):
         opened.draft(None, (resize, resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
+    turned = orientation(opened) if source == "TIFF" else 1
     image = _decode(opened, policy, load, notes)
     angle = orientation(opened)  # after loading: Pillow turns a TIFF by itself and then drops the tag
+    if turned != angle == 1:
+        size = image.size
     if profile is not None:
         image = _to_srgb(image, profile, notes)
     image = to_eight_bit(image, source, policy, notes)
@@ -141,6 +144,7 @@ def apply_policy(
         image = turn_upright(image, angle)
         size = size[::-1] if angle >= 5 else size
         notes.changed.append("exif_rotated")
+    notes.angle, notes.upright = max(angle, turned), size
     if resize is not None and min(size) > resize:
         image = _shrink(image, size, resize)
         notes.changed.append("resized")

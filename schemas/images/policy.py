@@ -49,10 +49,15 @@ class Policy:
 
 @dataclass
 class Notes:
-    """Steps that changed the pixels and warnings about them: the names in Picture.changed and Picture.warnings."""
+    """Steps that changed the pixels and warnings about them: the names in Picture.changed and Picture.warnings.
+
+    `angle` is the EXIF orientation that was applied, `upright` is width and height after it and before resizing.
+    """
 
     changed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    angle: int = 1
+    upright: tuple[int, int] = (0, 0)
 
 
 class ImageRejected(Exception):

@@ -12,7 +12,7 @@ from time import perf_counter
 from dataprep.build.decode_check.originals import ORIGINALS
 from dataprep.build.decode_check.supervisor import DecodeChecker, Fault, ShardFiles
 from dataprep.build.receipt import ROWS, Receipt
-from schemas.record import load_schema
+from schemas.record import RecordSchema
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class DecodeResult:
 class DecodeCheckOptions:
     """Arguments of DecodeChecker.
 
-    `schema` is a name or a path. The decoder may write dumps to the folder `scratch`.
+    The decoder may write dumps to the folder `scratch`.
     """
 
-    schema: str
+    schema: RecordSchema
     scratch: Path
     decode: str | None
     threads: int
@@ -43,8 +43,7 @@ class DecodeCheckOptions:
 
     def start(self) -> DecodeChecker:
         """Start a child with these options."""
-        schema = load_schema(self.schema)
-        return DecodeChecker(schema, self.scratch, self.decode, self.threads, self.deadline_s, self.keep_damaged)
+        return DecodeChecker(self.schema, self.scratch, self.decode, self.threads, self.deadline_s, self.keep_damaged)
 
 
 DecodeCheck = Callable[[Receipt], "Future[DecodeResult]"]

@@ -1,23 +1,17 @@
 """Record kinds define how an item and its image become a row. The table RECORDS lists them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 
+from dataprep.build.records.sample import RecordKind
 from dataprep.errors import DataprepError
-from dataprep.plan.store import PlannedItem
-from schemas.record import RecordSchema
-
-
-@dataclass(frozen=True)
-class RecordKind:
-    """`encode(schema, item, image)` returns a row by column name. `image` is the file after the pixel policy."""
-
-    encode: Callable[[RecordSchema, PlannedItem, bytes], dict[str, object]]
-
 
 # kind -> RecordKind, or `module:object` that is imported at first use.
-RECORDS: dict[str, RecordKind | str] = {"classification": "dataprep.build.records.classification:CLASSIFICATION"}
+RECORDS: dict[str, RecordKind | str] = {
+    "classification": "dataprep.build.records.classification:CLASSIFICATION",
+    "multilabel": "dataprep.build.records.multilabel:MULTILABEL",
+    "caption": "dataprep.build.records.caption:CAPTION",
+    "unlabelled": "dataprep.build.records.unlabelled:UNLABELLED",
+}
 
 
 def find_record_kind(name: str) -> RecordKind:

@@ -1,13 +1,22 @@
-"""Record kind `classification`: one image and the label of its class folder."""
+"""Record kind `classification`: one image and the label of its class."""
 
-from dataprep.build.records import RecordKind
-from dataprep.plan.store import PlannedItem
+from collections.abc import Mapping
+from typing import Any
+
+from dataprep.build.records.sample import Record, RecordKind, Sample
 from schemas.record import RecordSchema
 
 
-def encode(schema: RecordSchema, item: PlannedItem, image: bytes) -> dict[str, object]:
-    """Return the row with the columns that `schema` gives the roles image, label and key."""
-    return {schema.column("image"): image, schema.column("label"): item.label, schema.column("key"): item.key}
+def encode(schema: RecordSchema, sample: Sample) -> Record:
+    """Return the record with the columns that `schema` gives the roles image, label and key."""
+    label = sample.item.label
+    values = {"image": sample.picture.data, "label": label, "key": sample.item.key}
+    return Record({schema.column(role): value for role, value in values.items()}, (label,))
 
 
-CLASSIFICATION = RecordKind(encode)
+def labels(schema: RecordSchema, row: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the label of a stored row."""
+    return (row[schema.column("label")],)
+
+
+CLASSIFICATION = RecordKind(encode, labels)

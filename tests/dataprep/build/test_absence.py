@@ -233,8 +233,10 @@ def test_file_that_a_scan_misses_temporarily_makes_no_plan(
 ) -> None:
     from dataprep.items import Reject
     from dataprep.sources import SOURCES
+    from dataprep.sources.source import Source
 
-    monkeypatch.setitem(SOURCES, "classes", lambda *_: iter([Reject("cat/01.png", "vanished", "x")]))
+    missing = Source(lambda *_: iter([Reject("cat/01.png", "vanished", "x")]), "images")
+    monkeypatch.setitem(SOURCES, "classes", missing)
     with pytest.raises(TryLater, match=r"is unstable: 'cat/01\.png'"):
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Silent())
 

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.build.records import RECORDS, RecordKind, find_record_kind
+from dataprep.build.records import RECORDS, find_record_kind
+from dataprep.build.records.sample import Record, RecordKind, Sample
 from dataprep.errors import DataprepError
 from dataprep.mindrecord.reader import ShardReader
-from dataprep.plan.store import PlannedItem
 from schemas import record
 from schemas.dataset import load_dataset
 from schemas.record import RecordSchema
 from tests.dataprep.conftest import shard
 
 
-def encode_captioned(schema: RecordSchema, item: PlannedItem, image: bytes) -> dict[str, object]:
-    values = {"image": image, "key": item.key, "caption": f"a {item.key[:3]}"}
-    return {schema.column(role): value for role, value in values.items()}
+def encode_captioned(schema: RecordSchema, sample: Sample) -> Record:
+    values = {"image": sample.picture.data, "key": sample.item.key, "caption": f"a {sample.item.key[:3]}"}
+    return Record({schema.column(role): value for role, value in values.items()})
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def captioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     schema = tmp_path / "schemas" / "captioned.json"
     schema.parent.mkdir()
-    schema.write_text(json.dumps({"name": "captioned", "kind": "captioned", "fields": fields}))
+    schema.write_text(json.dumps({"name": "captioned", "kind": "captioned", "classes": "none", "fields": fields}))
     monkeypatch.setattr(record, "SCHEMAS", schema.parent)
     monkeypatch.setitem(RECORDS, "captioned", RecordKind(encode_captioned))
 

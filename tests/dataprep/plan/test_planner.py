@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.items import Folder, Ignored, Item, Reject, ScanEntry
-from dataprep.options import ShardOptions, WalkOptions
-from dataprep.plan.planner import fill_plan
+from dataprep.items import FoundClass, Ignored, Item, Reject, ScanEntry
+from dataprep.options import ShardOptions, SourceOptions
+from dataprep.plan.planner import Origin, fill_plan
 from dataprep.plan.store import Plan
 from dataprep.sources.class_folders import scan
 from tests.dataprep.conftest import Files, picture
 
 
 def items(counts: dict[str, int], split: str | None = None) -> list[ScanEntry]:
-    found: list[ScanEntry] = [Folder(name, split) for name in counts]
+    found: list[ScanEntry] = [FoundClass(name, split) for name in counts]
     for name, count in counts.items():
         prefix = f"{split}/" if split else ""
         found += [Item(f"{prefix}{name}/{n}.jpg", name, split, 100 + n, n) for n in range(count)]
@@ -26,7 +26,7 @@ def items(counts: dict[str, int], split: str | None = None) -> list[ScanEntry]:
 
 def plan(found: Iterable[ScanEntry], layout: str = "classes", **options: Any) -> Plan:
     db = sqlite3.connect(":memory:")
-    fill_plan(db, found, "/source", layout, replace(ShardOptions(), **options))
+    fill_plan(db, found, Origin("/source", layout), replace(ShardOptions(), **options))
     return Plan(db)
 
 
@@ -79,7 +79,7 @@ def test_a_shard_size_below_that_of_an_image_gives_a_shard_per_image() -> None:
 
 def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
     sizes = [1 << 20, 1, 1, 1]
-    found = [Folder("a", None), *(Item(f"a/{n}.jpg", "a", None, size, 0) for n, size in enumerate(sizes))]
+    found = [FoundClass("a", None), *(Item(f"a/{n}.jpg", "a", None, size, 0) for n, size in enumerate(sizes))]
     made = plan(found, num_shards=4, val=0.0)
     assert sum(shard.items for shard in made.shards) == 4
     assert [shard.name for shard in made.shards] == [f"train.mindrecord{n}" for n in range(4)]
@@ -88,7 +88,7 @@ def test_images_of_very_different_sizes_may_leave_shards_empty() -> None:
 
 
 def test_files_without_bytes_are_planned_too() -> None:
-    found: list[ScanEntry] = [Folder("a", None), Item("a/1.jpg", "a", None, 0, 0)]
+    found: list[ScanEntry] = [FoundClass("a", None), Item("a/1.jpg", "a", None, 0, 0)]
     assert [len(rows) for rows in contents(plan(found)).values()] == [1]
 
 
@@ -98,7 +98,7 @@ def test_classes_sort_as_ImageFolderDataset_sorts_them(files: Files) -> None:
 
     names = ["b", "A", "a", "10", "9", "é", "_x", "a b", "Z"]
     root = files({f"{name}/1.jpg": picture(0) for name in names})
-    made = plan(scan(root, WalkOptions()))
+    made = plan(scan(root, SourceOptions()))
     theirs = ds.ImageFolderDataset(str(root)).get_class_indexing()
     assert made.classes == tuple(sorted(theirs, key=lambda name: theirs[name]))
 
@@ -123,7 +123,7 @@ def test_a_list_of_classes_gives_the_order() -> None:
 
 
 def test_a_folder_that_the_list_does_not_name_is_refused() -> None:
-    with pytest.raises(DataprepError, match="class folder 'dog' is not in the list of --classes"):
+    with pytest.raises(DataprepError, match="class 'dog' is not in the list of --classes"):
         plan(items({"cat": 1, "dog": 1}), classes=("cat",))
 
 
@@ -136,7 +136,7 @@ def test_val_uses_the_classes_of_train() -> None:
 
 
 def test_a_class_that_only_val_has_is_refused() -> None:
-    with pytest.raises(DataprepError, match="class folder 'val/new' is not in train"):
+    with pytest.raises(DataprepError, match="class 'val/new' is not in train"):
         plan(items({"a": 1}, "train") + items({"new": 1}, "val"), "splits")
 
 
@@ -148,13 +148,13 @@ def test_found_counts_items_rejects_and_ignored() -> None:
 
 
 def test_no_image_is_an_error_that_says_what_was_expected() -> None:
-    with pytest.raises(DataprepError, match=r"no image was found below /source; expected SOURCE/<class>/<image>"):
-        plan([Folder("a", None)])
+    with pytest.raises(DataprepError, match=r"no image was found in /source; expected images in the folders"):
+        plan([FoundClass("a", None)])
 
 
 def test_a_saved_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "plan.sqlite")
-    fill_plan(db, items({"a": 9}), "/source", "classes", ShardOptions())
+    fill_plan(db, items({"a": 9}), Origin("/source", "classes"), ShardOptions())
     db.close()
     read = Plan.open(tmp_path / "plan.sqlite")
     assert contents(read) == contents(plan(items({"a": 9})))

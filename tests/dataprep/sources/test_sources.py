@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DataprepError
-from dataprep.items import ClosedFolder, Folder, Ignored, Item, Notice, Reject, ScanEntry, size_and_time
-from dataprep.options import WalkOptions
-from dataprep.sources import SOURCES
+from dataprep.items import ClosedFolder, FoundClass, Ignored, Item, Notice, Reject, ScanEntry, size_and_time
+from dataprep.options import SourceOptions
+from dataprep.sources import find_source
 from dataprep.sources.detect import detect_layout
 from tests.dataprep.conftest import Files, picture
 from tests.dataprep.examples import ClosedScandir
 
-PLAIN = WalkOptions()
+PLAIN = SourceOptions()
 
 
-def scan(root: Path, layout: str = "classes", options: WalkOptions = PLAIN) -> list[ScanEntry]:
-    return list(SOURCES[layout](root, options))
+def scan(root: Path, layout: str = "classes", options: SourceOptions = PLAIN) -> list[ScanEntry]:
+    return list(find_source(layout).scan(root, options))
 
 
 def keys(found: list[ScanEntry]) -> list[str]:
@@ -36,7 +36,7 @@ def test_class_folders_are_read_to_any_depth_with_any_extension(files: Files) ->
     names = ["cat/1.JPG", "cat/deep/er/2.jpeg", "dog/3.jfif", "dog/name without extension"]
     found = scan(files(dict.fromkeys(names, picture(0))))
     assert keys(found) == sorted(names)
-    assert {entry.class_name for entry in found if isinstance(entry, Folder)} == {"cat", "dog"}
+    assert {entry.class_name for entry in found if isinstance(entry, FoundClass)} == {"cat", "dog"}
     assert all(entry.split is None for entry in found if isinstance(entry, Item))
 
 
@@ -126,7 +126,7 @@ def test_short_split_names_are_read_when_asked_for(files: Files) -> None:
 
 def test_the_advised_pattern_leaves_the_folder_out(files: Files) -> None:
     root = files(dict.fromkeys(["train/odd [1] name/1.jpg", "odd [1] name/1.jpg"], b"x"))
-    options = WalkOptions((r"/odd \[1] name/",))
+    options = SourceOptions((r"/odd \[1] name/",))
     assert detect_layout(root, options) == "splits"
     assert keys(scan(root, "splits", options)) == ["train/odd [1] name/1.jpg"]
 
@@ -200,7 +200,7 @@ def test_folders_of_systems_are_junk_at_any_depth_and_files_of_such_a_name_are_n
 
 def test_ignore_patterns_match_names_and_keys(files: Files) -> None:
     root = files(dict.fromkeys(["a/1.jpg", "a/1_thumb.jpg", "b/1.jpg", "c/x/1.jpg"], picture(0)))
-    found = scan(root, options=WalkOptions(("*_thumb.jpg", "b", "c/x*")))
+    found = scan(root, options=SourceOptions(("*_thumb.jpg", "b", "c/x*")))
     assert keys(found) == ["a/1.jpg"]
     assert set(rules(found).values()) == {"--ignore *_thumb.jpg", "--ignore b", "--ignore c/x*"}
 
@@ -229,13 +229,13 @@ def test_links_to_files_are_followed_and_to_folders_only_on_demand(files: Files,
     found = scan(root)
     assert keys(found) == ["a/1.jpg", "a/linked.jpg"]
     assert rules(found) == {"a/folder": "link to a folder"}
-    assert keys(scan(root, options=WalkOptions(follow_links=True))) == ["a/1.jpg", "a/folder/2.jpg", "a/linked.jpg"]
+    assert keys(scan(root, options=SourceOptions(follow_links=True))) == ["a/1.jpg", "a/folder/2.jpg", "a/linked.jpg"]
 
 
 def test_a_loop_of_links_is_found(files: Files) -> None:
     root = files({"a/deep/1.jpg": picture(0)})
     os.symlink("..", root / "a" / "deep" / "up")
-    found = scan(root, options=WalkOptions(follow_links=True))
+    found = scan(root, options=SourceOptions(follow_links=True))
     assert keys(found) == ["a/deep/1.jpg"]
     assert reasons(found) == {"a/deep/up": "link_loop"}
 
@@ -246,7 +246,7 @@ def test_a_link_to_source_or_above_it_is_a_loop(files: Files, layout: str, targe
     inside = "train/" if layout == "splits" else ""
     root = files({f"{inside}a/1.jpg": picture(0), f"{inside}b/2.jpg": picture(1)})
     os.symlink(target, root / inside / "a" / "self")
-    found = scan(root, layout, WalkOptions(follow_links=True))
+    found = scan(root, layout, SourceOptions(follow_links=True))
     assert keys(found) == [f"{inside}a/1.jpg", f"{inside}b/2.jpg"]
     assert reasons(found) == {f"{inside}a/self": "link_loop"}
 
@@ -254,15 +254,15 @@ def test_a_link_to_source_or_above_it_is_a_loop(files: Files, layout: str, targe
 def test_a_class_folder_that_is_a_link_to_source_is_a_loop_and_no_class(files: Files) -> None:
     root = files({"a/1.jpg": picture(0)})
     os.symlink(".", root / "self")
-    found = scan(root, options=WalkOptions(follow_links=True))
-    assert [entry.class_name for entry in found if isinstance(entry, Folder)] == ["a"]
+    found = scan(root, options=SourceOptions(follow_links=True))
+    assert [entry.class_name for entry in found if isinstance(entry, FoundClass)] == ["a"]
     assert reasons(found) == {"self": "link_loop"}
 
 
 def test_a_link_to_another_class_is_followed(files: Files) -> None:
     root = files({"a/1.jpg": picture(0), "b/2.jpg": picture(1)})
     os.symlink("../b", root / "a" / "other")
-    assert keys(scan(root, options=WalkOptions(follow_links=True))) == ["a/1.jpg", "a/other/2.jpg", "b/2.jpg"]
+    assert keys(scan(root, options=SourceOptions(follow_links=True))) == ["a/1.jpg", "a/other/2.jpg", "b/2.jpg"]
 
 
 def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
@@ -302,13 +302,13 @@ def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None
     names = ["train/images/a/1.jpg", "train/images/b/2.jpg", "val/images/a/3.jpg"]
     root = files(dict.fromkeys(names, b"x"))
     with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', contains 'a', 'b'"):
-        detect_layout(root, WalkOptions())
-    assert detect_layout(root, WalkOptions(), "splits") == "splits"
+        detect_layout(root, SourceOptions())
+    assert detect_layout(root, SourceOptions(), "splits") == "splits"
 
 
 def test_a_split_of_one_class_with_folders_and_images_is_taken(files: Files) -> None:
     names = ["train/cat/old/1.jpg", "train/cat/2.jpg", "val/cat/3.jpg"]
-    assert detect_layout(files(dict.fromkeys(names, b"x")), WalkOptions()) == "splits"
+    assert detect_layout(files(dict.fromkeys(names, b"x")), SourceOptions()) == "splits"
 
 
 @pytest.mark.parametrize("seconds", [1 << 40, -(1 << 40)])
