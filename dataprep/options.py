@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from schemas.dataset import file_sha256
 from schemas.images.policy import Policy
 from schemas.record import Field, RecordSchema, load_schema, parse_field
 
@@ -47,6 +48,7 @@ BEHAVIOUR = frozenset(
         "max_class_loss",
         "deadline",
         "quarantine",
+        "root",
     }
 )
 
@@ -54,7 +56,6 @@ BEHAVIOUR = frozenset(
 # Options that the first version did not have.
 LATER = frozenset(
     {
-        "root",
         "path_column",
         "label_column",
         "split_column",
@@ -185,6 +186,11 @@ class ShardOptions:
             for name, value in asdict(self).items()
             if name not in BEHAVIOUR and (name not in LATER or value != DEFAULTS[name])
         }
+        # The path of an option file depends on the working directory; its name and content do not.
+        if self.split_file is not None:
+            values["split_file"] = f"{self.split_file.name} {file_sha256(self.split_file)[:16]}"
+        if self.annotations is not None:
+            values["annotations"] = self.annotations.name
         decided: dict[str, Any] = json.loads(json.dumps(values, default=str))
         return decided
 

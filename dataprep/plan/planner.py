@@ -29,6 +29,7 @@ from dataprep.items import (
 )
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
+from dataprep.plan.splits import assign_splits
 from dataprep.plan.store import PLACE_COLUMNS
 from schemas.counting import many
 from schemas.layout import shard_name
@@ -42,17 +43,11 @@ CREATE TABLE reject(key TEXT, reason TEXT, detail TEXT);
 CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size INT, mtime_ns INT, {_PLACE});
 CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
 CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT);
-CREATE TABLE quota(class INTEGER PRIMARY KEY, val INT, test INT);
 """
-# In seeded order, the first images of a class go to val, the next to test, the rest to train.
-_ASSIGN = f"""
+_ORDER = f"""
 INSERT INTO item(key, label, split, size, mtime_ns, {_PLACE})
-SELECT key, label, coalesce(split, CASE WHEN nth <= val THEN 'val' WHEN nth <= val + test THEN 'test'
-    ELSE 'train' END) AS side, size, mtime_ns, {_PLACE} FROM (
-    SELECT f.*, coalesce(c.label, -1) AS label, q.val, q.test,
-        row_number() OVER (PARTITION BY f.class ORDER BY f.rank, f.key) AS nth
-    FROM found f JOIN quota q ON q.class = f.class LEFT JOIN class c ON c.id = f.class)
-ORDER BY CASE side WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
+SELECT key, coalesce(label, -1), split, size, mtime_ns, {_PLACE} FROM found LEFT JOIN class ON class.id = found.class
+ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
 
@@ -93,8 +88,12 @@ def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Orig
     classes_per_row = options.record_schema().classes
     classes = [] if classes_per_row == "none" else _class_order(scan.found_classes, options.classes, origin)
     warnings = _class_warnings(classes, options.classes is not None or origin.numbers_sort)
-    _add_classes(db, classes, scan.classes, options)
-    db.execute(_ASSIGN)
+    labels = [(name, label, scan.classes.get(name)) for label, name in enumerate(classes)]
+    db.executemany("INSERT INTO class VALUES(?, ?, ?)", labels)
+    unlisted, of_splits = assign_splits(db, options)
+    if unlisted:
+        scan.ignored["not in --split-file"] += unlisted
+    db.execute(_ORDER)
     if classes_per_row != "one":
         db.execute("UPDATE item SET label = -1")
     db.execute("DROP TABLE found")
@@ -113,7 +112,7 @@ def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Orig
         "geometry": geometry,
         "largest": largest,
         "fingerprint": sizes.fingerprint(scan.fingerprint),
-        "warnings": [*scan.notices, *warnings, *_option_warnings(db, origin.layout, options), *of_classes],
+        "warnings": [*scan.notices, *warnings, *_option_warnings(db, options), *of_classes, *of_splits],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     db.commit()
@@ -221,15 +220,6 @@ def _number_warnings(classes: list[str], ordered: bool) -> list[str]:
     ]
 
 
-def _add_classes(db: sqlite3.Connection, classes: list[str], numbers: dict[str, int], options: ShardOptions) -> None:
-    """Write the labels of the classes, and how many images of each class go to val and test."""
-    counts = dict(db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class"))
-    labels = [(name, label, numbers.get(name)) for label, name in enumerate(classes)]
-    quotas = [(number, *sizes.quotas(counts.get(number, 0), options.val, options.test)) for number in numbers.values()]
-    db.executemany("INSERT INTO class VALUES(?, ?, ?)", labels)
-    db.executemany("INSERT INTO quota VALUES(?, ?, ?)", quotas)
-
-
 def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list[int]]:
     """Divide each split into shards. Return the header and page size per split."""
     query = "SELECT split, min(id), max(id), sum(size), max(size) FROM item GROUP BY split ORDER BY min(id)"
@@ -287,11 +277,9 @@ def _name_some(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions) -> list[str]:
+def _option_warnings(db: sqlite3.Connection, options: ShardOptions) -> list[str]:
     """Warn about options that have no effect here, or probably not the intended effect."""
     warnings = []
-    if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
-        warnings.append("SOURCE has its splits as folders, so --val and --test have no effect")
     (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
     if empty and options.num_shards:
         warnings.append(f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is too large")

@@ -77,6 +77,8 @@ def _command(folder: Path, source: str | None, dataset: Dataset, rejected: Count
             continue
         if name in _FLAGS:
             words += [option] if value else []
+        elif name == "split_file":
+            words += [option, str(value).rpartition(" ")[0]]
         elif name == "classes":
             words += [option, "CLASSES.txt"]
         elif name == "depth_range":

@@ -166,5 +166,5 @@ def test_options_without_effect_give_a_warning() -> None:
     split = items({"a": 3}, "train") + items({"a": 2}, "val")
     assert plan(split, "splits").warnings == []
     assert plan(split, "splits", val=0.2).warnings == [
-        "SOURCE has its splits as folders, so --val and --test have no effect"
+        "SOURCE gives the splits, so --val and --test have no effect"
     ]
