@@ -29,7 +29,7 @@ from dataprep.items import (
 )
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
-from dataprep.plan.splits import assign_splits
+from dataprep.plan.splits import assign_splits, series_warnings
 from dataprep.plan.store import PLACE_COLUMNS
 from schemas.counting import many
 from schemas.layout import shard_name
@@ -44,9 +44,14 @@ CREATE TABLE item(id INTEGER PRIMARY KEY, key TEXT, label INT, split TEXT, size 
 CREATE TABLE shard(name TEXT PRIMARY KEY, split TEXT, number INT, first INT, last INT, bytes INT);
 CREATE TABLE class(name TEXT PRIMARY KEY, label INT, id INT);
 """
-_ORDER = f"""
-INSERT INTO item(key, label, split, size, mtime_ns, {_PLACE})
-SELECT key, coalesce(label, -1), split, size, mtime_ns, {_PLACE} FROM found LEFT JOIN class ON class.id = found.class
+_COLUMNS = "key, size, mtime_ns, rank"
+_PLAIN_COLUMNS = 6
+_INSERT_PLAIN = "INSERT INTO found(key, class, split, size, mtime_ns, rank) VALUES(?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO found VALUES({', '.join('?' * (_PLAIN_COLUMNS + len(PLACE_COLUMNS) + 1))})"
+_ORDERED = """
+INSERT INTO item(key, label, split, size, mtime_ns, {place})
+SELECT key, {label}, split, size, mtime_ns, {place} FROM ({assigned}) AS assigned
+    LEFT JOIN class ON class.id = assigned.class
 ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'val' THEN 1 ELSE 2 END, rank, key
 """
 
@@ -90,18 +95,18 @@ def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Orig
     warnings = _class_warnings(classes, options.classes is not None or origin.numbers_sort)
     labels = [(name, label, scan.classes.get(name)) for label, name in enumerate(classes)]
     db.executemany("INSERT INTO class VALUES(?, ?, ?)", labels)
-    unlisted, of_splits = assign_splits(db, options)
-    if unlisted:
-        scan.ignored["not in --split-file"] += unlisted
-    db.execute(_ORDER)
-    if classes_per_row != "one":
-        db.execute("UPDATE item SET label = -1")
+    assigned = assign_splits(db, f"found.class, {_COLUMNS}, {_PLACE}", options)
+    if assigned.unlisted:
+        scan.ignored["not in --split-file"] += assigned.unlisted
+    label = "coalesce(label, -1)" if classes_per_row == "one" else "-1"
+    db.execute(_ORDERED.format(label=label, place=_PLACE, assigned=assigned.query))
     db.execute("DROP TABLE found")
     items, largest = db.execute("SELECT count(*), max(size) FROM item").fetchone()
     if not items:
         raise DataprepError(f"no image was found in {origin.source}; expected {origin.expected}")
     geometry = _add_shards(db, options)
     of_classes = [*_empty_classes(db, options.empty_classes), *_count_warnings(db)] if classes_per_row == "one" else []
+    series = series_warnings(db) if assigned.by_names else []
     meta = {
         "source": origin.source,
         "is_file": origin.is_file,
@@ -112,7 +117,14 @@ def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Orig
         "geometry": geometry,
         "largest": largest,
         "fingerprint": sizes.fingerprint(scan.fingerprint),
-        "warnings": [*scan.notices, *warnings, *_option_warnings(db, options), *of_classes, *of_splits],
+        "warnings": [
+            *scan.notices,
+            *warnings,
+            *_option_warnings(db, options),
+            *of_classes,
+            *assigned.warnings,
+            *series,
+        ],
     }
     db.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(value)) for name, value in meta.items()])
     db.commit()
@@ -134,7 +146,10 @@ class _ScanTables:
     def add(self, entries: Iterable[ScanEntry]) -> None:
         items = self._items(entries)
         while batch := list(islice(items, 5000)):
-            self._db.executemany(f"INSERT INTO found VALUES({', '.join('?' * len(batch[0]))})", batch)
+            plain = [row for row in batch if len(row) == _PLAIN_COLUMNS]
+            self._db.executemany(_INSERT_PLAIN, plain)
+            if len(plain) < len(batch):
+                self._db.executemany(_INSERT, [row for row in batch if len(row) > _PLAIN_COLUMNS])
         self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", ((n, *c) for c, n in self._containers.items()))
 
     def _items(self, entries: Iterable[ScanEntry]) -> Iterator[tuple[object, ...]]:
@@ -153,11 +168,13 @@ class _ScanTables:
                 raise DataRejected(f"the folder '{entry.key}' of SOURCE cannot be listed: {entry.detail}")
 
     def _item(self, item: Item) -> tuple[object, ...]:
-        """Return the row of the table `found`."""
+        """Return a row of the table `found`; only its first columns for a file at its key."""
         key, class_name, split, size, mtime_ns, place, annotation, group = item
         rank, mark = sizes.rank(self._seed, key), sizes.mark(item)
         self.fingerprint += sizes.fingerprint_part(rank, size, mtime_ns, mark)
         number = self.classes.setdefault(class_name, len(self.classes))
+        if not mark:
+            return key, number, split, size, mtime_ns, rank
         text = None if annotation is None else json.dumps(annotation)
         return key, number, split, size, mtime_ns, rank, *self._place(place), text, mark, group
 

@@ -6,7 +6,11 @@ It works on the table `found` of the planner, whose column `split` is NULL where
 import csv
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 from dataprep.errors import DataprepError
@@ -31,24 +35,27 @@ UPDATE found SET split = (
 WHERE split IS NULL;
 DROP TABLE unit;
 """
+# Without groups a unit is one image, and its rank decides: `last_val` and `last_test` are the last ranks of a class.
+# Ranks have 63 bits, so two keys with the same rank do not occur.
 _BY_IMAGE = """
-CREATE TEMP TABLE ranked(row INTEGER PRIMARY KEY, split TEXT);
-INSERT INTO ranked
-SELECT row, CASE WHEN nth <= val THEN 'val' WHEN nth <= val + test THEN 'test' ELSE 'train' END FROM (
-    SELECT found.rowid AS row, val, test, row_number() OVER (PARTITION BY found.class ORDER BY rank, key) AS nth
-    FROM found JOIN quota ON quota.class = found.class WHERE split IS NULL);
-UPDATE found SET split = (SELECT split FROM ranked WHERE row = found.rowid) WHERE split IS NULL;
-DROP TABLE ranked;
+SELECT {columns}, coalesce(split, CASE WHEN rank <= last_val THEN 'val' WHEN rank <= last_test THEN 'test'
+    ELSE 'train' END) AS split FROM found LEFT JOIN bound ON bound.class = found.class
 """
-_BY_HASH = """
+_BY_RANK = """
+SELECT {columns}, coalesce(split, CASE WHEN rank < {val} THEN 'val' WHEN rank < {test} THEN 'test' ELSE 'train' END)
+    AS split FROM found
+"""
+_BY_GROUP_RANK = """
 UPDATE found SET split = CASE WHEN rank_of(coalesce("group", key)) < :val THEN 'val'
     WHEN rank_of(coalesce("group", key)) < :test THEN 'test' ELSE 'train' END
 WHERE split IS NULL
 """
+_GIVEN = "SELECT {columns}, split FROM found"
 # The name of an image without its last number: frame_0012 of video3, scan 7 of patient12.
 _SERIES = re.compile(r"(.*\d.*?)[ _.-]+[a-z]*\d+", re.IGNORECASE)
 # Images of a series, and fraction of all images in series across splits, that suggest groups.
 _SERIES_IMAGES, _SERIES_FRACTION = 3, 0.3
+_SERIES_SAMPLE = 20_000  # images whose names are compared
 
 
 class SplitFile:
@@ -78,41 +85,71 @@ class SplitFile:
         return DataprepError(f"--split-file {self._path}, line {line}: {problem}")
 
 
-def assign_splits(db: sqlite3.Connection, options: ShardOptions) -> tuple[int, list[str]]:
-    """Give every image in `found` a split.
+@dataclass(frozen=True)
+class Assigned:
+    """The splits of a plan.
 
-    Returns the number of images that the split file does not list, which are removed, and warnings. Raises
-    DataprepError for a split file or expression that cannot be used.
+    `query` returns the rows of `found` with their splits. `unlisted` is the number of images that the split file does
+    not list, which were removed from `found`. `by_names` is True if the splits do not keep groups together.
+    """
+
+    query: str
+    unlisted: int
+    warnings: list[str]
+    by_names: bool
+
+
+def assign_splits(db: sqlite3.Connection, columns: str, options: ShardOptions) -> Assigned:
+    """Decide the split of every image in `found`. `columns` are those of the query besides the split.
+
+    Raises DataprepError for a split file or expression that cannot be used.
     """
     warnings: list[str] = []
     unlisted = _from_file(db, SplitFile(options.split_file), warnings) if options.split_file else 0
     if options.group_by:
         _find_groups(db, options.group_by, warnings)
-    (by_fraction,) = db.execute("SELECT EXISTS (SELECT 1 FROM found WHERE split IS NULL)").fetchone()
-    _assign_rest(db, options)
-    if by_fraction and not options.group_by:
-        warnings += _series_warnings(db)
-    if not by_fraction and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
+    (undecided,) = db.execute("SELECT EXISTS (SELECT 1 FROM found WHERE split IS NULL)").fetchone()
+    if not undecided and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
         giver = "--split-file" if options.split_file else "SOURCE"
         warnings.append(f"{giver} gives the splits, so --val and --test have no effect")
-    return unlisted, warnings
+    query = _assign_rest(db, options) if undecided else _GIVEN
+    bounds = {"val": int(options.val * _RANKS), "test": int((options.val + options.test) * _RANKS)}
+    return Assigned(
+        query.format(columns=columns, **bounds), unlisted, warnings, bool(undecided and not options.group_by)
+    )
 
 
-def _assign_rest(db: sqlite3.Connection, options: ShardOptions) -> None:
+def _assign_rest(db: sqlite3.Connection, options: ShardOptions) -> str:
+    """Give a split to each group, or return the query that gives one to each image."""
     db.create_function("rank_of", 1, lambda name: sizes.rank(options.seed, name), deterministic=True)
     if options.split_by == "hash":
-        val = int(options.val * _RANKS)
-        db.execute(_BY_HASH, {"val": val, "test": val + int(options.test * _RANKS)})
-        return
+        if not options.group_by:
+            return _BY_RANK
+        bounds = {"val": int(options.val * _RANKS), "test": int((options.val + options.test) * _RANKS)}
+        db.execute(_BY_GROUP_RANK, bounds)
+        return _GIVEN
     counts = db.execute("SELECT class, count(*) FROM found WHERE split IS NULL GROUP BY class").fetchall()
-    quotas = [(number, *sizes.quotas(count, options.val, options.test)) for number, count in counts]
+    quotas = {number: sizes.quotas(count, options.val, options.test) for number, count in counts}
+    if not options.group_by:
+        db.execute("CREATE TEMP TABLE bound(class INTEGER PRIMARY KEY, last_val INT, last_test INT)")
+        db.executemany("INSERT INTO bound VALUES(?, ?, ?)", _last_ranks(db, quotas))
+        return _BY_IMAGE
     db.execute("CREATE TEMP TABLE quota(class INTEGER PRIMARY KEY, val INT, test INT)")
-    db.executemany("INSERT INTO quota VALUES(?, ?, ?)", quotas)
-    if options.group_by:
-        db.executescript(_BY_CLASS)
-    else:  # every unit is one image, so the rank is known and no table of units is needed
-        db.executescript(_BY_IMAGE)
-    db.execute("DROP TABLE quota")
+    db.executemany("INSERT INTO quota VALUES(?, ?, ?)", ((number, *quota) for number, quota in quotas.items()))
+    db.executescript(_BY_CLASS)
+    return _GIVEN
+
+
+def _last_ranks(db: sqlite3.Connection, quotas: dict[int, tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield each class with the rank of its last image in val and in test; -1 if there is none.
+
+    A window function of SQLite takes three times as long.
+    """
+    rows = db.execute("SELECT class, rank FROM found WHERE split IS NULL ORDER BY class, rank")
+    for number, of_class in groupby(rows, key=itemgetter(0)):
+        val, test = quotas[number]
+        first = [rank for _, rank in islice(of_class, val + test)]
+        yield number, first[val - 1] if val else -1, first[-1] if first else -1
 
 
 def _from_file(db: sqlite3.Connection, listed: SplitFile, warnings: list[str]) -> int:
@@ -171,7 +208,7 @@ def _first(db: sqlite3.Connection) -> str:
     return str(db.execute("SELECT min(key) FROM found").fetchone()[0])
 
 
-def _series_warnings(db: sqlite3.Connection) -> list[str]:
+def series_warnings(db: sqlite3.Connection) -> list[str]:
     """Warn if names such as patient12_001 and patient12_002 are in different splits."""
 
     def series(key: str) -> str | None:
@@ -179,17 +216,22 @@ def _series_warnings(db: sqlite3.Connection) -> list[str]:
         match = _SERIES.fullmatch(stem)
         return match and match[1]
 
-    db.create_function("series_of", 1, series, deterministic=True)
-    rows = db.execute(
-        "SELECT series, count(*) FROM (SELECT series_of(key) AS series, split FROM found) "
-        "WHERE series IS NOT NULL GROUP BY series HAVING count(*) >= ? AND count(DISTINCT split) > 1 ORDER BY 1",
-        (_SERIES_IMAGES,),
-    ).fetchall()
-    (images,) = db.execute("SELECT count(*) FROM found").fetchone()
-    if sum(count for _, count in rows) < _SERIES_FRACTION * images:
+    # Whole classes, so that a series is not cut, about _SERIES_SAMPLE images.
+    items, classes = db.execute("SELECT count(*), max(label) + 1 FROM item").fetchone()
+    last = max(0, classes * _SERIES_SAMPLE // items - 1)
+    splits: dict[str, Counter[str]] = {}
+    images = 0
+    for key, split in db.execute("SELECT key, split FROM item WHERE label <= ? LIMIT ?", (last, 5 * _SERIES_SAMPLE)):
+        images += 1
+        name = series(key)
+        if name:
+            splits.setdefault(name, Counter())[split] += 1
+    across = {name: seen.total() for name, seen in splits.items() if len(seen) > 1 and seen.total() >= _SERIES_IMAGES}
+    if sum(across.values()) < _SERIES_FRACTION * images:
         return []
+    example = min(across)
     return [
-        f"names suggest that images belong together and are in different splits, such as '{rows[0][0]}' with "
-        f"{many(rows[0][1], 'image')}; if they show one patient, scene or video, keep them together: "
+        f"names suggest that images belong together and are in different splits, such as '{example}' with "
+        f"{many(across[example], 'image')}; if they show one patient, scene or video, keep them together: "
         r"--group-by '([^/]*\d[^/]*?)[_.-]+\d+[^/]*$'"
     ]

@@ -32,6 +32,9 @@ class IgnorePatterns:
         self._unmatched = dict.fromkeys(patterns)
         self._other_case = self._ignoring_case()
 
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
     def match(self, name: str, path: str, is_folder: bool) -> str | None:
         """Return the first pattern that matches a file or folder. `path` is below SOURCE.
 

@@ -36,7 +36,7 @@ _IMAGE_NAMES = frozenset(
     )
     for extension in line.split()
 )
-
+_IMAGE_ENDINGS = frozenset(name.encode() for name in _IMAGE_NAMES)
 
 Identity = tuple[int, int]
 
@@ -60,10 +60,14 @@ class Tree:
 
     def entries(self, folder: str) -> "Iterator[Entry | ClosedFolder]":
         """Yield the entries of a folder, unsorted. Yield a ClosedFolder if it cannot be listed."""
+        for entry in self.listed(folder):
+            yield entry if isinstance(entry, ClosedFolder) else Entry.of(folder, entry)
+
+    def listed(self, folder: str) -> "Iterator[os.DirEntry[bytes] | ClosedFolder]":
+        """Yield the entries of a folder as the system lists them. Yield a ClosedFolder if it cannot be listed."""
         try:
             with os.scandir(self.on_disk(folder)) as entries:
-                for entry in entries:
-                    yield Entry.of(folder, entry)
+                yield from entries
         except OSError as error:
             yield closed(folder, error)
 
@@ -132,10 +136,17 @@ def walk(tree: Tree, path: str, class_name: str, split: str | None, above: froze
     stack = [(path, above)]
     while stack:
         folder, above = stack.pop()
-        for entry in tree.entries(folder):
-            if isinstance(entry, ClosedFolder):
-                yield entry
+        folder_key = path_to_key(folder)
+        for listed in tree.listed(folder):
+            if isinstance(listed, ClosedFolder):
+                yield listed
                 continue
+            stat_result = None if tree.patterns else _plain_image(listed)
+            if stat_result:
+                key = f"{folder_key}/{listed.name.decode('ascii')}"
+                yield Item(key, class_name, split, *size_and_time(stat_result))
+                continue
+            entry = Entry.of(folder, listed)
             key = path_to_key(entry.path)
             rule = tree.ignore_rule(entry.name, entry.path, entry.is_folder)
             if rule:
@@ -151,6 +162,20 @@ def walk(tree: Tree, path: str, class_name: str, split: str | None, above: froze
             else:
                 file = _file(tree.root, encode_name(entry.path), key, entry.entry)
                 yield Item(key, class_name, split, *file) if isinstance(file, tuple) else file
+
+
+def _plain_image(entry: "os.DirEntry[bytes]") -> os.stat_result | None:
+    """Return the status of a regular file with an image extension and an ordinary name; None for all others.
+
+    Most files are of this kind. No rule applies to such a name, and it is its own key.
+    """
+    name = entry.name
+    if name[name.rfind(b".") :].lower() not in _IMAGE_ENDINGS or name[0] in b".~" or not name.isascii() or b"%" in name:
+        return None
+    try:
+        return entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+    except OSError:
+        return None
 
 
 def ancestors(tree: Tree, path: str) -> "frozenset[Identity] | Reject | ClosedFolder":
