@@ -19,7 +19,7 @@ class SourceOptions:
     supplies. `root` is the folder of paths in a table; None is the folder of the table. `path_column`, `label_column`,
     `split_column` and `group_column` name columns; None means a common name. `encoding` is that of text files.
     `annotations` is a file or folder of annotations; None means its usual place. `image_field` is the column of the
-    image in a record file. `work` is a folder for unpacked data; None unpacks nothing, as in a dry run.
+    image in a record file. `scan_workers` is the number of threads that read the status of files. `work` is a folder for unpacked data; None unpacks nothing, as in a dry run.
     """
 
     ignore: tuple[str, ...] = ()
@@ -34,6 +34,7 @@ class SourceOptions:
     encoding: str = "utf-8"
     annotations: Path | None = None
     image_field: str | None = None
+    scan_workers: int = 1
     work: Path | None = None
 
 
@@ -49,6 +50,7 @@ BEHAVIOUR = frozenset(
         "deadline",
         "quarantine",
         "root",
+        "scan_workers",
     }
 )
 
@@ -139,6 +141,7 @@ class ShardOptions:
     max_class_loss: Budget = Budget(0.2, True)
     deadline: float = 60.0
     quarantine: Path | None = None
+    scan_workers: int = 1
     root: Path | None = None
     path_column: str | None = None
     label_column: str | None = None

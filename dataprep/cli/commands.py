@@ -137,6 +137,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Action for images in train that are also in val or test; drop removes the train copies.")
 @click.option("--workers", type=WorkersType(), default="auto", show_default=True,
               help="Number of worker processes; auto: one per core, fewer if memory is short.")
+@click.option("--scan-workers", type=click.IntRange(1, 64), default=1, show_default=True,
+              help="Number of threads that list files; use 16 for a network file system.")
 @click.option("--engine", type=click.Choice(["process", "serial", "dask"]), default="process", show_default=True,
               help="process: worker processes; serial: this process; dask: a Dask cluster, by default a local one.")
 @click.option("--dask-address", metavar="URL", help="Address of the Dask scheduler, as tcp://host:8786.")

@@ -3,7 +3,10 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +27,7 @@ from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
 from schemas.images.system_names import system_rule
 from schemas.names import path_to_key
-from schemas.process.memory import is_shortage
+from schemas.process.memory import demand_threads, is_shortage
 
 _IMAGE_NAMES = frozenset(
     f".{extension}"
@@ -38,6 +41,8 @@ _IMAGE_NAMES = frozenset(
 )
 _IMAGE_ENDINGS = frozenset(name.encode() for name in _IMAGE_NAMES)
 
+_AHEAD = 8  # entries per thread whose status is read ahead
+
 Identity = tuple[int, int]
 
 
@@ -48,6 +53,7 @@ class Tree:
         self.root = os.fsencode(root)
         self.follow_links = options.follow_links
         self.patterns = IgnorePatterns(options.ignore)
+        self.workers = options.scan_workers
 
     def on_disk(self, path: str) -> bytes:
         """Return the path on disk of a path below SOURCE."""
@@ -67,7 +73,7 @@ class Tree:
         """Yield the entries of a folder as the system lists them. Yield a ClosedFolder if it cannot be listed."""
         try:
             with os.scandir(self.on_disk(folder)) as entries:
-                yield from entries
+                yield from entries if self.workers == 1 else status_ahead(entries, self.workers)
         except OSError as error:
             yield closed(folder, error)
 
@@ -78,6 +84,31 @@ class Tree:
     def notices(self) -> Iterator[Notice]:
         """Yield the warnings at the end of the walk."""
         yield from map(Notice, self.patterns.unmatched())
+
+
+def status_ahead(entries: "Iterable[os.DirEntry[bytes]]", workers: int) -> "Iterator[os.DirEntry[bytes]]":
+    """Yield the entries in order, each after a thread has read its status, which the entry keeps.
+
+    `workers` threads hide the latency of a network file system. An error is raised again when the status is used.
+    """
+    demand_threads(workers)
+    waiting: deque[Future[os.DirEntry[bytes]]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        for entry in entries:
+            waiting.append(pool.submit(_read_status, entry))
+            if len(waiting) == _AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _read_status(entry: "os.DirEntry[bytes]") -> "os.DirEntry[bytes]":
+    with suppress(OSError):
+        if not entry.is_dir(follow_symlinks=False):
+            entry.stat(follow_symlinks=False)
+            if entry.is_symlink():
+                entry.stat()
+    return entry
 
 
 class Entry(NamedTuple):

@@ -1,7 +1,9 @@
 import errno
 import os
 import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from dataprep.items import ClosedFolder, FoundClass, Ignored, Item, Notice, Reje
 from dataprep.options import SourceOptions
 from dataprep.sources import find_source
 from dataprep.sources.detect import detect_layout
+from dataprep.sources.walk import status_ahead
 from tests.dataprep.conftest import Files, picture
 from tests.dataprep.examples import ClosedScandir
 
@@ -316,3 +319,28 @@ def test_a_time_that_sqlite_cannot_hold_is_the_last_or_the_first_moment(seconds:
     found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 7, 0, 0, 0), {"st_mtime_ns": seconds * 10**9})
     size, mtime_ns = size_and_time(found)
     assert (size, abs(mtime_ns), mtime_ns > 0) == (7, (1 << 63) - 1, seconds > 0)
+
+
+def test_several_threads_read_the_status_of_files(tmp_path: Path) -> None:
+    together = threading.Barrier(4)  # passed only if four calls are made at the same time
+
+    class SlowEntry:
+        name = b"1.jpg"
+
+        def is_dir(self, follow_symlinks: bool) -> bool:
+            return False
+
+        def is_symlink(self) -> bool:
+            return False
+
+        def stat(self, follow_symlinks: bool = True) -> None:
+            together.wait(30)
+
+    entries: Any = [SlowEntry() for _ in range(40)]
+    assert list(status_ahead(entries, 4)) == entries
+
+
+def test_threads_of_the_scan_change_nothing_of_its_result(files: Files) -> None:
+    root = files({f"{name}/{number}.jpg": picture(number) for name in "ab" for number in range(30)})
+    (root / "a" / "gone.jpg").symlink_to("nowhere")
+    assert scan(root, options=SourceOptions(scan_workers=8)) == scan(root)
