@@ -19,7 +19,8 @@ class SourceOptions:
     supplies. `root` is the folder of paths in a table; None is the folder of the table. `path_column`, `label_column`,
     `split_column` and `group_column` name columns; None means a common name. `encoding` is that of text files.
     `annotations` is a file or folder of annotations; None means its usual place. `image_field` is the column of the
-    image in a record file. `scan_workers` is the number of threads that read the status of files. `work` is a folder for unpacked data; None unpacks nothing, as in a dry run.
+    image in a record file. `scan_workers` is the number of threads that read the status of files. `work` is a folder
+    for unpacked data; None unpacks nothing, as in a dry run.
     """
 
     ignore: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from dataprep.cli.source_options import source_options
 from dataprep.disk import disk_errors, uninterrupted
 from schemas.command_line import PathType
 from schemas.counting import many
+from schemas.images.policy import Policy
 from schemas.process.streams import print_result
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Damaged images that the decoder accepts with a warning: reject them, or keep and count them.")
 @click.option("--image-format", type=click.Choice(["keep", "jpeg", "png"]), default="keep", show_default=True,
               help="Format of the stored images. keep: JPEG stays JPEG, every other format becomes PNG.")
-@click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True,
+@click.option("--quality", type=click.IntRange(1, 100), default=Policy.quality, show_default=True,
               help="JPEG quality for re-encoded images.")
 @click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
 @click.option("--icc", type=click.Choice(["ignore", "convert"]), default="ignore", show_default=True,
@@ -120,9 +121,9 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--min-side", type=click.IntRange(1), default=1, show_default=True,
               help="Reject images with a shorter side, in pixels.")
 @click.option("--max-aspect", type=click.FloatRange(1), help="Reject images with a larger aspect ratio.")
-@click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
+@click.option("--max-pixels", type=click.IntRange(1), default=Policy.max_pixels, show_default=True,
               help="Reject images with more pixels, after reading only the header.")
-@click.option("--max-bytes", type=Size(), default="256MiB", show_default=True,
+@click.option("--max-bytes", type=Size(), default=f"{Policy.max_bytes >> 20}MiB", show_default=True,
               help="Reject larger files without reading them.")
 @click.option("--depth-bits", type=click.IntRange(9, 16), default=16, show_default=True,
               help="Number of significant bits in 16-bit values; 12 for 12-bit cameras and scanners.")
