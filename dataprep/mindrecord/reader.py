@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from dataprep.mindrecord.format import BLOB, HEADER_SIZES, PREFIX, RAW, VERSION, Geometry, Page
 from dataprep.mindrecord.index import COLUMNS, IndexRow, read_index, read_index_name
-from dataprep.mindrecord.rows import RowCodec
+from dataprep.mindrecord.rows import BLOB_LENGTH, RowCodec
 from schemas.errors import PASSING_ERRORS, ContractError
 from schemas.parse import loads, take, take_all
 from schemas.record import Field, RecordSchema
@@ -145,6 +145,45 @@ class ShardReader:
                 blobs, raws = [], []
             for offset, number in enumerate(range(page.start_row, page.end_row)):
                 yield number, self._stored(blobs[offset : offset + 1], raws[offset : offset + 1])
+
+    def places(self) -> Iterator[tuple[int, dict[str, Any], dict[str, tuple[int, int]]]]:
+        """Yield the number of every row, its scalar fields, and offset and length in the file of each blob field.
+
+        The blob fields are not read. Raises ContractError if a row is damaged.
+        """
+        for group in sorted(self._blobs):
+            first = self._blobs[group].start_row
+            for number, (blob, raw) in enumerate(zip(*self._group_spans(group), strict=True), first):
+                try:
+                    values = self._codec.decode_raw(self._read(*raw))
+                    yield number, values, self._blob_places(*blob)
+                except ValueError as error:
+                    raise ContractError(f"{self.path.name}: row {number} is damaged: {error}") from None
+
+    def _blob_places(self, page: Page, start: int, end: int) -> dict[str, tuple[int, int]]:
+        """Return offset and length of each blob field. Raises ValueError if they do not fill the row."""
+        at, stop = self._start(page) + start + PREFIX.size, self._start(page) + end
+        names = [field.name for field in self.schema.blob_fields]
+        if len(names) == 1:
+            return {names[0]: (at, stop - at)}
+        places = {}
+        for name in names:
+            size = BLOB_LENGTH.unpack(os.pread(self._file.fileno(), BLOB_LENGTH.size, at))[0]
+            at += BLOB_LENGTH.size
+            places[name] = at, size
+            at += size
+        if names and at != stop:
+            raise ValueError("its blob fields do not add up to its size")
+        return places
+
+    def read_place(self, name: str, place: tuple[int, int]) -> Any:
+        """Return the value of a blob field at a place that `places` gave; arrays are flat lists."""
+        offset, length = place
+        return self._codec.decode_field(name, self.read_bytes(offset, length))
+
+    def read_bytes(self, offset: int, length: int) -> bytes:
+        """Return bytes of the file."""
+        return os.pread(self._file.fileno(), length, offset)
 
     def _stored(self, blobs: list[Span], raws: list[Span]) -> Stored | None:
         try:

@@ -11,7 +11,7 @@ from schemas.record import Field, RecordSchema
 _RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 _BUFFER_FORMATS = {"int32": "i", "int64": "lq", "float32": "f", "float64": "d"}
 _ITEM_BYTES = {"int32": 4, "int64": 8, "float32": 4, "float64": 8}
-_LENGTH = struct.Struct(">Q")
+BLOB_LENGTH = struct.Struct(">Q")  # before each of several blob fields
 _COUNT = struct.Struct(">I")
 _WIDTHS = (1, 2, 4, 8)
 NO_BLOB = b"\0\0\0\0"
@@ -48,7 +48,7 @@ class RowCodec:
             saved += gain
         if len(parts) == 1:
             return parts[0], saved
-        return b"".join(_LENGTH.pack(len(part)) + part for part in parts) or NO_BLOB, saved
+        return b"".join(BLOB_LENGTH.pack(len(part)) + part for part in parts) or NO_BLOB, saved
 
     def _encode_raw(self, row: Mapping[str, object]) -> bytes:
         if not self._raws:
@@ -72,13 +72,28 @@ class RowCodec:
         except (struct.error, IndexError, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"it cannot be decoded ({error})") from None
 
+    def decode_raw(self, raw: bytes) -> dict[str, Any]:
+        """Return the scalar fields of a raw part. Raises ValueError if it is damaged."""
+        try:
+            return _unpack_map(raw) if self._raws else {}
+        except (struct.error, IndexError, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"it cannot be decoded ({error})") from None
+
+    def decode_field(self, name: str, data: bytes) -> Any:
+        """Return the value of a blob field; arrays are flat lists. Raises ValueError if it is damaged."""
+        [field] = [field for field in self._blobs if field.name == name]
+        try:
+            return _decode_blob_field(field, data)
+        except (struct.error, IndexError, TypeError) as error:
+            raise ValueError(f"it cannot be decoded ({error})") from None
+
     def _decode_blob(self, blob: bytes) -> dict[str, Any]:
         if len(self._blobs) == 1:
             return {self._blobs[0].name: _decode_blob_field(self._blobs[0], blob)}
         values, at = {}, 0
         for field in self._blobs:
-            (size,) = _LENGTH.unpack_from(blob, at)
-            at += _LENGTH.size
+            (size,) = BLOB_LENGTH.unpack_from(blob, at)
+            at += BLOB_LENGTH.size
             if at + size > len(blob):
                 raise ValueError(f"field '{field.name}' ends after its row")
             values[field.name] = _decode_blob_field(field, blob[at : at + size])

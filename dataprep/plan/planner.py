@@ -34,6 +34,7 @@ from dataprep.plan.store import PLACE_COLUMNS
 from schemas.counting import many
 from schemas.layout import shard_name
 
+_FILLED = 10  # numbers up to this many times the classes are labels, larger ones are identifiers
 _PLACE = ", ".join(PLACE_COLUMNS)
 _TABLES = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -189,8 +190,7 @@ class _ScanTables:
 def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin: Origin) -> list[str]:
     """Return class names in label order: as given, or sorted by bytes as in ImageFolderDataset."""
     names = {one.class_name for one in found if one.split in (None, "train")}
-    by_number = origin.numbers_sort and all(name.isascii() and name.isdigit() for name in names)
-    classes = list(given) if given is not None else sorted(names, key=int if by_number else _by_bytes)
+    classes = list(given) if given is not None else _sorted_classes(names, origin.numbers_sort)
     known = set(classes)
     for one in sorted(set(found), key=lambda one: (one.class_name, one.split or "")):
         if one.class_name not in known:
@@ -203,6 +203,19 @@ def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin:
     if not classes:
         raise DataprepError(f"SOURCE has no class; expected {origin.expected}")
     return classes
+
+
+def _sorted_classes(names: set[str], numbers_sort: bool) -> list[str]:
+    """Return class names in label order.
+
+    With `numbers_sort` a label equals the number that is its name, also if a smaller number is not used.
+    """
+    if not numbers_sort or not all(name.isascii() and name.isdecimal() and str(int(name)) == name for name in names):
+        return sorted(names, key=_by_bytes)
+    largest = max(map(int, names), default=-1)
+    if largest < _FILLED * len(names):
+        return [str(number) for number in range(largest + 1)]
+    return sorted(names, key=int)
 
 
 def _by_bytes(name: str) -> bytes:

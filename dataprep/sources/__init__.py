@@ -11,6 +11,7 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "mindrecord": "dataprep.sources.records.mindrecord:MINDRECORD",
 }
 
 

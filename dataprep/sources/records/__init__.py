@@ -1,0 +1,1 @@
+"""Sources whose images are in rows of record files, one file per format."""
