@@ -27,6 +27,7 @@ class Container(NamedTuple):
 
 
 IN_WORK = "\0work/"  # no path contains a NUL character
+UNPACKED = "unpacked"  # folder in .work
 
 
 class ByteRange(NamedTuple):
@@ -113,10 +114,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class FoundClass:
-    """A class, such as a class folder; it may have no image."""
+    """A class, such as a class folder; it may have no image.
+
+    Classes are sorted by `order` if the source gives one, otherwise by name.
+    """
 
     class_name: str
     split: str | None
+    order: int | None = None
 
 
 ScanEntry = Item | Reject | Ignored | FoundClass | ClosedFolder | Notice

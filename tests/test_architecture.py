@@ -23,6 +23,7 @@ ALLOWED_IN = {
     "schemas/page.py": {"jinja2"},
     "dataprep/build/decode_check/child.py": {"mindspore"},
     "dataprep/build/engines/dask.py": {"distributed"},
+    "dataprep/sources/records/parquet.py": {"pyarrow"},
     "dataprep/report/figures.py": {"matplotlib"},
     "trainer/plan/preview.py": {"PIL"},
     "trainer/report/figures.py": {"matplotlib"},

@@ -190,7 +190,13 @@ class _ScanTables:
 def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin: Origin) -> list[str]:
     """Return class names in label order: as given, or sorted by bytes as in ImageFolderDataset."""
     names = {one.class_name for one in found if one.split in (None, "train")}
-    classes = list(given) if given is not None else _sorted_classes(names, origin.numbers_sort)
+    order = {one.class_name: one.order for one in reversed(found) if one.order is not None}
+    if given is not None:
+        classes = list(given)
+    elif order.keys() >= names:
+        classes = sorted(names, key=lambda name: (order[name], _by_bytes(name)))
+    else:
+        classes = _sorted_classes(names, origin.numbers_sort)
     known = set(classes)
     for one in sorted(set(found), key=lambda one: (one.class_name, one.split or "")):
         if one.class_name not in known:

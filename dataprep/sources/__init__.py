@@ -12,6 +12,7 @@ SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
     "mindrecord": "dataprep.sources.records.mindrecord:MINDRECORD",
+    "parquet": "dataprep.sources.records.parquet:PARQUET",
 }
 
 

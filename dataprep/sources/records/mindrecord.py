@@ -56,6 +56,8 @@ def scan(root: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     folder = root if root.is_dir() else root.parent
     try:
         dataset = load_dataset(folder) if (folder / DATASET).is_file() else None
+        if dataset is not None:
+            yield from (FoundClass(name, None, label) for label, name in enumerate(dataset.classes))
         keys: set[str] = set()
         classes: set[tuple[str, str | None]] = set()
         for path in _files(root, folder, dataset):
