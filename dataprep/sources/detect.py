@@ -45,7 +45,7 @@ def detect_layout(root: Path, options: SourceOptions, requested: str = "auto") -
     """
     layout = requested if requested not in ("auto", *_FOLDER_LAYOUTS) else None
     if layout is None and requested == "auto":
-        recognised = [name for name in SOURCES if find_source(name).recognises(root)]
+        recognised = [name for name in SOURCES if _recognised(name, root)]
         if len(recognised) > 1:
             raise DataprepError(
                 f"SOURCE {root} is ambiguous: it may be of layout {' or '.join(recognised)}; choose one with --layout"
@@ -57,6 +57,13 @@ def detect_layout(root: Path, options: SourceOptions, requested: str = "auto") -
     layout = layout or _detect_folders(root, options, requested)
     _check_kind(root, layout, options)
     return layout
+
+
+def _recognised(layout: str, root: Path) -> bool:
+    try:
+        return find_source(layout).recognises(root)
+    except OSError:  # the scan reports a SOURCE that cannot be read
+        return False
 
 
 def _check_kind(root: Path, layout: str, options: SourceOptions) -> None:
