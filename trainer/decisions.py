@@ -1,17 +1,11 @@
-"""Decisions (requested, in effect, why) and MindSpore calls as data, and the settings table."""
+"""Decisions (requested, in effect, why) and MindSpore calls as data."""
 
 import importlib
-import textwrap
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.counting import many
-
 NOT_REQUESTED = "default"
-AS_STARTED = "as this run was started"  # why of a setting that a resumed run keeps
-LEAST_WIDTH = 40  # tables are not wrapped for narrower terminals
-GAP = "  "
+AS_STARTED = "as this run was started"  # reason for a setting that a resumed run keeps
 
 
 @dataclass(frozen=True)
@@ -85,46 +79,6 @@ class Call:
             key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()
         }
         return self.resolve()(*leading, **arguments)
-
-
-def settings_table(decisions: Sequence[Decision], width: int | None, every: bool) -> str:
-    """Return the table without plain defaults, which a last line counts, or with all lines if `every` is set.
-
-    `width` is the terminal width in columns, None if the stream is not a terminal.
-    """
-    shown = [one for one in decisions if every or not one.plain]
-    hidden = len(decisions) - len(shown)
-    parts = [table(shown, width)] if shown else []
-    if hidden:
-        parts.append(f"plain defaults, shown with -v: {many(hidden, 'more setting' if shown else 'setting')}")
-    return "\n".join(parts)
-
-
-def table(decisions: Sequence[Decision], width: int | None = None) -> str:
-    """Return the decisions as aligned text with a header; cells are wrapped to fit `width` columns."""
-    rows = [("setting", "requested", "in effect", "why")]
-    rows += [(one.setting, one.asked, one.effect, one.why) for one in decisions]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    if width is not None and sum(widths) + 3 * len(GAP) > width:
-        widths = _narrowed(widths, max(width, LEAST_WIDTH))
-    return "\n".join(line for row in rows for line in _lines(row, widths))
-
-
-def _narrowed(widths: Sequence[int], width: int) -> list[int]:
-    """Return column widths that add up to `width`: limits for the first three, the rest for the last."""
-    limits = (width // 4, max(width // 6, len("requested")), width * 11 // 40)  # 22 of 80: MindSpore's longest
-    first = [min(own, limit) for own, limit in zip(widths, limits, strict=False)]
-    return [*first, width - sum(first) - 3 * len(GAP)]
-
-
-def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    cells = [
-        textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
-        for cell, width in zip(row, widths, strict=True)
-    ]
-    for number in range(max(map(len, cells))):
-        parts = [cell[number] if number < len(cell) else "" for cell in cells]
-        yield GAP.join(map(str.ljust, parts, widths)).rstrip()
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepC
 from trainer.training.checkpointing import Checkpointer
 from trainer.training.lineage import invalid_label, undecodable, write_nonfinite
 from trainer.training.logs import log_callbacks
-from trainer.training.meter import UNMEASURED, Meter, bottleneck, judge_wait, share_of_waiting
+from trainer.training.meter import Meter, WaitReport, judge_wait, share_of_waiting
 from trainer.training.outputs import evaluate_network
 from trainer.training.progress import Progress, Silent
 
@@ -221,9 +221,7 @@ def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> Tr
         skipped=skipped,
         warning=warn_of_skipped(skipped, updates, overflow_advice(plan.effect.precision.fixed_scale)),
     )
-    if bound is not None and share is not None:
-        progress.note(bottleneck(bound, share, plan.effect.device))
-    elif plan.effect.sink:
-        progress.note(UNMEASURED)
+    if bound is not None or plan.effect.sink:
+        progress.bottleneck(WaitReport(bound, share, plan.effect.device))
     write_whole(run / RESULT, result.to_json())
     return result

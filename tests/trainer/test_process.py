@@ -41,7 +41,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     told = err.splitlines()
     assert {re.split(r"\s{2,}", line)[0] for line in told[1:-2]} <= {"device", "CPU kernels", "amp level"}, err
     assert told[-2].startswith("plain defaults, shown with -v")
-    assert told[-1] == "written to mine/eval/val; 'trainer report mine' makes a page of it"
+    assert told[-1] == "written to mine/eval/val; use 'trainer report mine' to make a page of it"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

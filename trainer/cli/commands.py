@@ -206,8 +206,9 @@ def evaluate(
         )
         # Printed before it is saved: the score must not be lost if the folder cannot be written.
         _print(json.dumps(evaluation.to_dict()) if as_json else text.eval_text(evaluation))
-        note = write_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
-    click.echo(note, err=True, nl=bool(note))
+        written = write_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
+    if written is not None:
+        click.echo(text.written_text(written), err=True)
 
 
 @cli.command(short_help="Predict the classes of images.")
@@ -326,7 +327,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in page.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    _print(_as_json(page) if as_json else text.report_text(page))
+    _print(text.report_json(page) if as_json else text.report_text(page))
 
 
 @cli.command(short_help="Find the bottleneck and try faster settings.")
@@ -341,11 +342,11 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
     """
     before_mindspore(verbose)
     with _stop_signals() as stop:
-        from trainer.cli.doctor_text import doctor_text
+        from trainer.cli.doctor_text import doctor_text, note_text
         from trainer.doctor.diagnose import diagnose
 
         config, home = RunConfig(**settings), Path.cwd()
-        diagnosis = diagnose(config, seconds, lambda note: click.echo(note, err=True), stop, home)
+        diagnosis = diagnose(config, seconds, lambda note: click.echo(note_text(note), err=True), stop, home)
     _print(_as_json(diagnosis) if as_json else doctor_text(diagnosis))
 
 
@@ -366,11 +367,11 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
     """
     before_mindspore(verbose)
     with _stop_signals() as stop:
-        from trainer.cli.doctor_text import bench_text
+        from trainer.cli.doctor_text import bench_text, note_text
         from trainer.doctor.bench import compare
 
         config, home = RunConfig(**settings), Path.cwd()
-        comparison = compare(config, against, seconds, lambda note: click.echo(note, err=True), stop, home)
+        comparison = compare(config, against, seconds, lambda note: click.echo(note_text(note), err=True), stop, home)
     _print(_as_json(comparison) if as_json else bench_text(comparison))
 
 

@@ -9,6 +9,7 @@ from trainer.doctor.advice import Advice, recommended
 from trainer.doctor.bench import FILES, PYTHON, Comparison
 from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
+from trainer.doctor.notes import BottleneckFound, Checking, Measuring, Note, SkippedFiles, Trying, WritingSample
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN
 from trainer.doctor.stages import Measured
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
@@ -23,6 +24,26 @@ AMP = "--amp-level "
 NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
 BOUNDS = {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}
 PARTS = {"read": "reading", "decode": "decoding", "augment": "recipe", "batch": "batching"}
+
+
+def note_text(note: Note) -> str:
+    """Return a progress note as one line."""
+    match note:
+        case Checking():
+            return f"checking {note.folder}"
+        case Measuring():
+            return f"measuring for about {note.seconds:.0f} s{', starting with compilation' if note.compiles else ''}"
+        case BottleneckFound():
+            return f"bottleneck: {note.bound}, at most {note.images_per_s:.3g} images/s; trying remedies"
+        case Trying():
+            rows = "" if note.rows is None else f" on {many(note.rows, 'row')}"
+            folder = "" if note.folder is None else f" in {note.folder}"
+            return f"trying {', '.join(note.flags)}{rows}{folder}{' in the whole loop' if note.in_loop else ''}"
+        case WritingSample():
+            rows = f"{note.rows} of {many(note.all_rows, 'row')}"
+            return f"writing {rows} as files and as a shard (at most {note.most_bytes >> 20} MiB)"
+        case SkippedFiles():
+            return f"skipped in {note.folder}: {', '.join(f'{n:,} {reason}' for reason, n in note.counts.items())}"
 
 
 def doctor_text(diagnosis: Diagnosis) -> str:

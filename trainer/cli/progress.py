@@ -9,8 +9,10 @@ import click
 
 from schemas.command_line import label, replaced_lists
 from schemas.counting import many
-from trainer.decisions import Decision, settings_table
+from trainer.cli.run_text import bottleneck_text, settings_table
+from trainer.decisions import Decision
 from trainer.device import rank
+from trainer.training.meter import WaitReport
 from trainer.training.progress import EpochReport, Progress, StepReport
 
 LEAST_BAR = 6  # columns; measures are dropped before the bar becomes shorter
@@ -65,6 +67,10 @@ class Lines:
         """Write the line of the epoch."""
         name, width = f"epoch {report.epoch}/{self.epochs}  ", terminal_width(self.stream)
         self.note(name + fitting(_epoch_measures(report), None if width is None else width - len(name)))
+
+    def bottleneck(self, report: WaitReport) -> None:
+        """Write the bottleneck of the run."""
+        self.note(bottleneck_text(report))
 
 
 class Bar(Lines):

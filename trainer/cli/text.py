@@ -1,5 +1,7 @@
 """The text of the commands' results, without doctor and bench (doctor_text.py). Pure; MindSpore is not imported."""
 
+import dataclasses
+import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from schemas.counting import many
 from trainer.cli.progress import decimals
-from trainer.decisions import table
+from trainer.cli.run_text import bottleneck_text, table
 from trainer.runs.result import TrainResult
 
 if TYPE_CHECKING:
     from trainer.evaluation.details import Evaluation
+    from trainer.evaluation.evaluate import EvaluationFiles
     from trainer.evaluation.export import Exported
     from trainer.evaluation.predict import Predicted
     from trainer.plan.dry_run import DryRun
@@ -110,3 +113,20 @@ def export_text(model: "Exported") -> str:
 def report_text(report: "Report") -> str:
     """Return the file and the size of a page."""
     return f"{report.file}: {many(report.bytes, 'byte')}"
+
+
+def report_json(report: "Report") -> str:
+    """Return a page and its runs as one JSON object, with each bottleneck (`limit`) as a sentence."""
+    values = dataclasses.asdict(report)
+    for outcome, row in zip(report.runs, values["runs"], strict=True):
+        row["limit"] = None if outcome.limit is None else bottleneck_text(outcome.limit)
+    return json.dumps(values)
+
+
+def written_text(written: "EvaluationFiles") -> str:
+    """Return the note on the files of an evaluation, or why they could not be written."""
+    if written.error:
+        return f"{written.error}; use --report FOLDER to write it elsewhere"
+    if written.run is None:
+        return f"report: {written.folder}"
+    return f"written to {written.folder}; use 'trainer report {written.run}' to make a page of it"

@@ -2,7 +2,7 @@
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.device.context import this_machine
 from trainer.doctor.class_folders import ENDINGS, ClassImages, class_images, write_links
+from trainer.doctor.notes import Measuring, SkippedFiles, Tell, WritingSample
 from trainer.doctor.samples import (
     MOST_BYTES,
     Row,
@@ -82,7 +83,7 @@ def compare(
     config: RunConfig,
     images: Path | None,
     seconds: float,
-    tell: Callable[[str], None],
+    tell: Tell,
     stop: StopSignals,
     home: Path = Path(),
 ) -> Comparison:
@@ -108,7 +109,7 @@ def compare(
                 f"{many(len(sample.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
                 f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
             )
-        tell(f"measuring for about {seconds:.0f} s")
+        tell(Measuring(seconds))
         return replace(_compare(session, source, folder, sample.files, images), skipped=dict(sample.skipped))
 
 
@@ -146,7 +147,7 @@ def _compare(
     )
 
 
-def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
+def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Tell) -> tuple[Path, ClassImages]:
     """Return a folder for ImageFolderDataset, and the images in class folders of `images` or of its folder train.
 
     Files that dataprep has rejected are left out: one of them would stop the measurement. If ImageFolderDataset would
@@ -157,7 +158,7 @@ def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str
     folder = images / "train" if (images / "train").is_dir() else images
     found = class_images(folder, rejected_files(plan.folder), images)
     if found.skipped:
-        tell(f"skipped in {folder}: {found.skipped_text()}")
+        tell(SkippedFiles(folder, found.skipped))
     if found.is_plain:
         return folder, found
     links = scratch / "files"
@@ -168,8 +169,7 @@ def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str
 def _sampled(session: Session) -> tuple[RunPlan, Path]:
     plan = session.plan
     rows: list[Row] = sample_rows(plan, SAMPLE_ROWS)
-    share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
-    session.tell(f"writing {share} as files and as a shard (at most {MOST_BYTES >> 20} MiB)")
+    session.tell(WritingSample(len(rows), plan.train_split.rows, MOST_BYTES))
     folder = session.scratch / "files"
     write_files(rows, folder)
     return write_dataset(rows, session.scratch / "shards", plan), folder

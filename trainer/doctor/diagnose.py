@@ -2,7 +2,6 @@
 
 import os
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from trainer.device.context import this_machine
 from trainer.device.rank import under_msrun
 from trainer.doctor.advice import Advice, conclude
 from trainer.doctor.convolution import Convolutions, is_reference, measure_convolutions
+from trainer.doctor.notes import BottleneckFound, Checking, Measuring, Tell
 from trainer.doctor.python_ops import python_ops
 from trainer.doctor.remedies import (
     NO_GAIN,
@@ -100,7 +100,7 @@ class Diagnosis:
 
 
 def diagnose(
-    config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals, home: Path = Path()
+    config: RunConfig, seconds: float, tell: Tell, stop: StopSignals, home: Path = Path()
 ) -> Diagnosis:
     """Measure the run that `config` describes for about `seconds` and find its bottleneck. Nothing is kept.
 
@@ -112,7 +112,7 @@ def diagnose(
         raise TrainerError("doctor measures one process: start it without msrun, with the --batch-size of one rank")
     load = os.getloadavg()[0]
     plan = plan_run(config, this_machine(config.device), home=home)
-    tell(f"checking {plan.folder}")
+    tell(Checking(plan.folder))
     check_data(plan, ("train",))
     with prepared(plan) as scratch:
         stop.check()
@@ -124,12 +124,12 @@ def diagnose(
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
     """Measure and try remedies; the data is checked and the device is set up."""
-    session.tell(f"measuring for about {session.seconds:.0f} s, starting with compilation")
+    session.tell(Measuring(session.seconds, compiles=True))
     compiled = CompiledStep(session.plan)
     rows = sample_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     diagnosis = _measure(session, compiled, rows)
     verdict = diagnosis.verdict
-    session.tell(f"bottleneck: {verdict.bound}, at most {verdict.limit:.3g} images/s; trying remedies")
+    session.tell(BottleneckFound(verdict.bound, verdict.limit))
     cores = diagnosis.cores if diagnosis.device == "CPU" else None
     rates = _rates_of({part.part: part for part in diagnosis.parts}, f"step {diagnosis.amp_level}", cores)
     trials = Trials(session, compiled, rates)

@@ -10,6 +10,7 @@ from typing import Any
 import mindspore.dataset as ds
 
 from trainer.device.context import this_machine
+from trainer.doctor.notes import Tell
 from trainer.doctor.stages import Measurement, Stage, measure, measure_in_rounds
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
@@ -29,7 +30,7 @@ class Session:
     scratch: Path
     seconds: float
     stop: StopSignals
-    tell: Callable[[str], None]
+    tell: Tell
     clock: Callable[[], float] = time.perf_counter
     vary_order: bool = False
 

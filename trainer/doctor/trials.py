@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from schemas.counting import many
 from trainer.doctor.advice import decides_alone, for_the_loop
+from trainer.doctor.notes import Trying
 from trainer.doctor.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
 from trainer.doctor.samples import Row, resize_rows, write_dataset
@@ -56,7 +56,7 @@ class Trials:
             parts.append(pipeline_stage(remedy.flags, plan, feeding))
             self._loops[remedy.flags] = partial(loop_stage, remedy.flags, plan, self.compiled)
         if chosen:
-            self.session.tell(f"trying {', '.join(one.flags for one in chosen)}")
+            self.session.tell(Trying(tuple(one.flags for one in chosen)))
         self._weigh("feed", own, parts, chosen, seconds)
 
     def resize(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
@@ -66,7 +66,7 @@ class Trials:
         if len(rows) < session.plan.config.batch_size:
             self.left_out.append(f"{remedy.flags} (the rows are too large to sample)")
             return
-        session.tell(f"trying {remedy.flags} on {many(len(rows), 'row')}")
+        session.tell(Trying((remedy.flags,), len(rows)))
         began = session.clock()
         as_they_are = write_dataset(rows, session.scratch / "as_they_are", session.plan)
         small = resize_rows(rows, remedy.resize, session.plan, session.stop.check)
@@ -81,7 +81,7 @@ class Trials:
         if folder.stat().st_dev == session.plan.folder.stat().st_dev:
             self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another)")
             return
-        session.tell(f"trying {remedy.flags} on {len(rows)} rows in {folder.parent}")
+        session.tell(Trying((remedy.flags,), len(rows), folder.parent))
         began = session.clock()
         copied = write_dataset(rows, folder / "copy", session.plan)
         for shard in copied.train_split.shards:
@@ -106,7 +106,7 @@ class Trials:
                 self.left_out.append(remedy.flags)
                 self._late.append(remedy)
                 continue
-            session.tell(f"trying {remedy.flags}")
+            session.tell(Trying((remedy.flags,)))
             left = (until - began) / (len(remedies) - number)
             try:
                 other = CompiledStep(session.planned(**remedy.changes))
@@ -137,7 +137,7 @@ class Trials:
         if seconds <= 0 or (seconds < needed_s and all(decides_alone(one, self.rates) for one in chosen)):
             self.left_out += [f"{one.flags} in the whole loop" for one in chosen]
             return
-        self.session.tell(f"trying {', '.join(one.flags for one in chosen)} in the whole loop")
+        self.session.tell(Trying(tuple(one.flags for one in chosen), in_loop=True))
         own = loop_stage("own", self.session.plan, self.compiled, full=self.rates.feed > self.rates.step)
         parts = [self._loops[one.flags](full=self._feed_is_faster(one)) for one in chosen]
         self._weigh("loop", own, parts, [Remedy(one.flags, price=one.price) for one in chosen], seconds)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.counting import many
@@ -109,23 +110,35 @@ def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: P
     )
 
 
-def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> str:
+@dataclass(frozen=True)
+class EvaluationFiles:
+    """Folder of the files of an evaluation, and its run folder, or None for a folder that the user chose.
+
+    `error` is the reason why the files could not be written, empty if they were.
+    """
+
+    folder: Path
+    run: Path | None = None
+    error: str = ""
+
+
+def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> EvaluationFiles | None:
     """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
 
-    Returns a sentence that names the folder, empty if nothing is written. Raises TrainerError if `report` cannot be
-    written; for a run folder that cannot be written, such as a colleague's, the sentence says so.
+    Returns None if `report` is None and `checkpoint` is a file. Raises TrainerError if `report` cannot be written. A
+    run folder that cannot be written, such as the folder of another user, is no error: the result has the reason.
     """
     if report is not None:
         _write(report, evaluation)
-        return f"report: {report}"
+        return EvaluationFiles(report)
     if not contains_run(checkpoint):
-        return ""
+        return None
     folder = checkpoint / EVALUATIONS / evaluation.split
     try:
         _write(folder, evaluation)
     except TrainerError as error:
-        return f"{error}; use --report FOLDER to write it elsewhere"
-    return f"written to {folder}; 'trainer report {checkpoint}' makes a page of it"
+        return EvaluationFiles(folder, checkpoint, str(error))
+    return EvaluationFiles(folder, checkpoint)
 
 
 def _write(folder: Path, evaluation: Evaluation) -> None:

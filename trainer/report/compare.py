@@ -9,7 +9,7 @@ from statistics import median
 from trainer.config import RunConfig
 from trainer.decisions import requested
 from trainer.report.history import Line, Run, number
-from trainer.training.meter import REMEDIES, bottleneck
+from trainer.training.meter import BOUNDS, WaitReport
 
 UNKNOWN = "not recorded"
 NAMES = {"lr": "peak lr"}  # options with another name in the table of settings
@@ -83,9 +83,9 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 class Outcome:
     """The outcome of a run; None if unknown. Shares are 0..1, times in seconds.
 
-    `images_per_s` is the median of the epochs, as is `data_wait` of an incomplete run. `bound` is the bottleneck (feed,
-    compute or balanced), `limit` the sentence with which the run reported it. `evaluated` is the accuracy on each
-    split that `trainer eval` evaluated.
+    `images_per_s` is the median of the epochs. `data_wait` of an incomplete run is the median of its epochs. `bound` is
+    the bottleneck (feed, compute or balanced); `limit` has its details. `evaluated` maps each split that `trainer eval`
+    evaluated to its accuracy.
     """
 
     run: str
@@ -100,7 +100,7 @@ class Outcome:
     images_per_s: float | None
     data_wait: float | None
     bound: str | None
-    limit: str | None
+    limit: WaitReport | None
     seconds: float | None
     evaluated: dict[str, float]
 
@@ -112,7 +112,7 @@ def outcome(run: Run) -> Outcome:
     best = _best(run)
     result = run.result or {}
     waited = number(result.get("data_wait"))
-    bound = next((word for word in REMEDIES if word == result.get("bound") and waited is not None), None)
+    bound = next((word for word in BOUNDS if word == result.get("bound") and waited is not None), None)
     return Outcome(
         run=run.name,
         state=run.state,
@@ -126,7 +126,7 @@ def outcome(run: Run) -> Outcome:
         images_per_s=_median(run, "images_per_s"),
         data_wait=_median(run, "data_wait") if waited is None else waited,
         bound=bound,
-        limit=None if bound is None else bottleneck(bound, waited or 0.0, run.decisions.get("device", ("", ""))[1]),
+        limit=None if bound is None else WaitReport(bound, waited, run.decisions.get("device", ("", ""))[1]),
         seconds=_seconds(run),
         evaluated={one.split: one.accuracy for one in run.evaluations},
     )

@@ -1,16 +1,24 @@
 """Loss, throughput and data wait of an epoch. Times are passed in; nothing here reads a clock."""
 
+from dataclasses import dataclass
+
 MARGIN = 0.10
 NEGLIGIBLE_WAIT = 0.03  # share of the time that a compute-bound run waits
 ENOUGH_STEPS = 50  # before that, batches prefetched while the first step compiled hide a slow feed
 FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
-DOCTOR = "'trainer doctor' with the same options"
-UNMEASURED = f"bottleneck: cannot be measured while data sinking is on; {DOCTOR} measures it"
-REMEDIES = {
-    FEED: f"{DOCTOR} tries --workers, --prefetch and smaller shards",
-    BALANCED: f"{DOCTOR} tries faster settings for both",
-    COMPUTE: f"{DOCTOR} tries --amp-level and --batch-size",
-}
+BOUNDS = (FEED, COMPUTE, BALANCED)
+
+
+@dataclass(frozen=True)
+class WaitReport:
+    """Bottleneck at the end of a run on `device`. `data_wait` is the share of time spent waiting for data.
+
+    `bound` is feed, compute or balanced. With data sinking `bound` and `data_wait` are None: neither can be measured.
+    """
+
+    bound: str | None
+    data_wait: float | None
+    device: str
 
 
 class Meter:
@@ -100,14 +108,6 @@ class Meter:
 def share_of_waiting(wait_s: float, work_s: float) -> float | None:
     """Return wait / (wait + work), or None if nothing was timed."""
     return wait_s / (wait_s + work_s) if wait_s + work_s > 0 else None
-
-
-def bottleneck(bound: str, share: float, device: str) -> str:
-    """Return the sentence that ends a run: its bottleneck, and where to find a remedy."""
-    stage = {FEED: "data feed", BALANCED: "data feed and training step about equally", COMPUTE: "training step"}[bound]
-    # On CPU a feed thread may occupy the core that the step needs, and then nobody waits for data.
-    estimate = " (estimate: on CPU both use the same cores)" if device == "CPU" and bound != FEED else ""
-    return f"bottleneck: {stage}{estimate}; waited for data {share:.0%} of the time; {REMEDIES[bound]}"
 
 
 def judge_wait(share: float | None, steps: int) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainer.decisions import Decision
+from trainer.training.meter import WaitReport
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ class Progress(Protocol):
     def epoch_end(self, report: EpochReport) -> None:
         """Show a trained and evaluated epoch."""
 
+    def bottleneck(self, report: WaitReport) -> None:
+        """Show the bottleneck at the end of the run."""
+
 
 class Silent:
     """Reports nothing, for ranks other than 0."""
@@ -85,4 +89,7 @@ class Silent:
         """Ignore it."""
 
     def epoch_end(self, report: EpochReport) -> None:
+        """Ignore it."""
+
+    def bottleneck(self, report: WaitReport) -> None:
         """Ignore it."""

@@ -3,23 +3,43 @@
 import dataclasses
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.trainer.diagnosis import FAST, FOUND, RATES, SLOW, measured, trial
 from trainer.cli.commands import cli
-from trainer.cli.doctor_text import doctor_text, number, share
+from trainer.cli.doctor_text import doctor_text, note_text, number, share
 from trainer.config import RunConfig
 from trainer.doctor import diagnose
 from trainer.doctor.advice import conclude
 from trainer.doctor.convolution import Convolutions
 from trainer.doctor.diagnose import Diagnosis
+from trainer.doctor.notes import BottleneckFound, Checking, Measuring, Note, SkippedFiles, Trying, WritingSample
 from trainer.doctor.remedies import Tried
 from trainer.doctor.verdict import Rates
 from trainer.training.meter import BALANCED, COMPUTE
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("note", "text"),
+    [
+        (Checking(Path("set")), "checking set"),
+        (Measuring(60.0), "measuring for about 60 s"),
+        (Measuring(60.0, compiles=True), "measuring for about 60 s, starting with compilation"),
+        (BottleneckFound("feed", 1234.0), "bottleneck: feed, at most 1.23e+03 images/s; trying remedies"),
+        (Trying(("--workers 2", "--prefetch 4")), "trying --workers 2, --prefetch 4"),
+        (Trying(("a",), 1, Path("t")), "trying a on 1 row in t"),
+        (Trying(("a",), in_loop=True), "trying a in the whole loop"),
+        (WritingSample(5, 9, 1 << 28), "writing 5 of 9 rows as files and as a shard (at most 256 MiB)"),
+        (SkippedFiles(Path("raw"), {"unreadable": 1000, "x": 1}), "skipped in raw: 1,000 unreadable, 1 x"),
+    ],
+)
+def test_each_progress_note_is_one_line(note: Note, text: str) -> None:
+    assert note_text(note) == text
 
 
 def test_convolution_is_shown_with_that_of_plain_mindspore() -> None:
