@@ -10,9 +10,9 @@ AS_STARTED = "as this run was started"  # reason for a setting that a resumed ru
 
 @dataclass(frozen=True)
 class Decision:
-    """One line of the settings table: the requested value (`asked`), the value in effect, and the reason.
+    """A setting: the requested value (`asked`), the value in effect (`effect`), and the reason (`why`).
 
-    `notable` marks a default that depends on the machine or the data, or was lowered.
+    `notable` marks a default that depends on the machine or the data, or that was lowered.
     """
 
     setting: str
@@ -23,12 +23,12 @@ class Decision:
 
     @property
     def plain(self) -> bool:
-        """True for a plain default, which the table shows with -v only."""
+        """True for a plain default, which the settings table shows only with -v."""
         return self.asked == NOT_REQUESTED and not self.notable
 
 
 def requested(value: object) -> str:
-    """Return a requested value as shown in the table; None means that nothing was requested."""
+    """Return a requested value as text for the settings table. None means that nothing was requested."""
     if value is None:
         return NOT_REQUESTED
     if isinstance(value, bool):
@@ -38,7 +38,7 @@ def requested(value: object) -> str:
 
 @dataclass(frozen=True)
 class Name:
-    """An object of MindSpore as an argument, such as a type; imported only when the call is made."""
+    """Name of a MindSpore object, such as a type, used as an argument. The object is imported when the call is made."""
 
     dotted: str
 
@@ -61,7 +61,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Call:
-    """A MindSpore call as data: it can be printed, compared with the signature, and made."""
+    """A MindSpore call as data, which can be printed, compared with the signature, and made."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Call:
         return Name(self.name).resolve()
 
     def make(self, *leading: Any) -> Any:
-        """Make the call and return its result; `leading` are positional arguments, such as a network."""
+        """Make the call and return the result. `leading` are positional arguments, such as a network."""
         arguments = {
             key: value.resolve() if isinstance(value, Name) else value for key, value in self.arguments.items()
         }
@@ -83,12 +83,12 @@ class Call:
 
 @dataclass(frozen=True)
 class StartSettings:
-    """The settings at the start of a run that its weights depend on; empty or None if not recorded.
+    """Settings at the start of a run that affect its weights. A setting that was not recorded is empty or None.
 
-    `level` is the instruction set of the CPU kernels, `mindspore` the version. `workers` is the number of decoding
-    threads, each with its own random numbers. `optimizer`, `lr` (peak) and `weight_decay` may be defaults of an older
-    version. `affinity` is the number of cores that the process was allowed to run on: it affects the last bits of a
-    step on CPU (measured on 2.10).
+    `level` is the instruction set of the CPU kernels, `mindspore` the version of MindSpore. `workers` is the number of
+    decoding threads, each with its own random numbers. `optimizer`, `lr` (peak) and `weight_decay` may be defaults of
+    an older version. `affinity` is the number of cores that the process may use. On CPU, the number of cores affects
+    the rounding of a step (measured on 2.10).
     """
 
     level: str

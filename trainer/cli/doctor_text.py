@@ -15,11 +15,11 @@ from trainer.doctor.stages import Measured
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
-SHORT = 0.9  # of the limit: a loop below it that hardly waits for data is short of cores
-EVEN = 1.1  # times the speed of files: below it the text explains what shards are good for
-BUSY = 0.5  # of the cores: other work is mentioned from this load on
-MANY = 10  # shares from here on are shown as multiples
-LEAST_SHARE = 0.01  # of the time of the feed: smaller shares are left out
+SHORT = 0.9  # share of the limit; a slower loop that hardly waits for data is short of cores
+EVEN = 1.1  # speedup over files; below it, the text says when shards are faster
+BUSY = 0.5  # load per core; from here on, the text mentions other programs
+MANY = 10  # larger shares are shown as multiples
+LEAST_SHARE = 0.01  # smaller shares of the time of the feed are left out
 AMP = "--amp-level "
 NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
 BOUNDS = {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}
@@ -72,7 +72,7 @@ def doctor_text(diagnosis: Diagnosis) -> str:
 
 
 def _convolutions(diagnosis: Diagnosis) -> list[str]:
-    """Describe the convolution that oneDNN runs, and the one that it would run without the trainer's limit."""
+    """Return a paragraph on the convolution in effect, compared with the convolution without the trainer's limit."""
     if diagnosis.convolutions is None:
         return []
     now, other = diagnosis.convolutions.in_effect, diagnosis.convolutions.other
@@ -81,14 +81,14 @@ def _convolutions(diagnosis: Diagnosis) -> list[str]:
         names = ", ".join(name for name in other.implementations if is_reference(name))
         longer = other.milliseconds / now.milliseconds
         text += (
-            f" Without the limit that trainer sets it takes {longer:.3g} times as long, on oneDNN's reference path "
-            f"({names}): set {ONEDNN}={now.level} in your own programs."
+            f" Without the limit that trainer sets, the convolution takes {longer:.3g} times as long, on oneDNN's "
+            f"reference path ({names}): set {ONEDNN}={now.level} in your own programs."
         )
     return ["\n".join(_wrapped(text))]
 
 
 def bench_text(comparison: Comparison) -> str:
-    """Return the table, and in one sentence how much faster shards are."""
+    """Return the table of sources and a sentence with the speedup of shards."""
     source = "written from a sample of the rows" if comparison.images is None else f"in {comparison.images}"
     if comparison.skipped:
         source += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in comparison.skipped.items())})"
@@ -111,7 +111,7 @@ def bench_text(comparison: Comparison) -> str:
         f" in Python threads: {shards} instead of {many(comparison.files, 'file')}."
     )
     if gains[FILES] < EVEN:
-        gain += " Both decode in C++; opening many files costs more on cold or remote storage."
+        gain += " Both sources decode in C++; opening many files takes longer on cold or remote storage."
     return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(gain))])
 
 
@@ -155,11 +155,11 @@ def _verdict(diagnosis: Diagnosis) -> str:
     shared = ""
     if verdict.shared:
         cores = many(diagnosis.cores, "core")
-        shared = f" Both share {cores}, so the loop cannot exceed {number(verdict.limit)} images/s."
+        shared = f" Feed and step share {cores}, so the loop cannot exceed {number(verdict.limit)} images/s."
     reached = f"{number(loop.images_per_s)} images/s, {share(loop.images_per_s / verdict.limit)} of the limit"
     short = ""
     if loop.data_wait is not None and loop.data_wait < MARGIN and loop.images_per_s < SHORT * verdict.limit:
-        short = " It is short of cores, not of data: other programs use them, or feed and step compete for them."
+        short = " The loop is short of cores, not of data: other programs use cores, or feed and step compete."
     return f"{by}{shared} The whole loop reaches {reached}{wait}.{short}"
 
 
@@ -170,7 +170,7 @@ def _of_the_feed(diagnosis: Diagnosis) -> str:
 
 
 def _other_work(diagnosis: Diagnosis) -> list[str]:
-    """Return a note if the machine was busy with other work before the measurement."""
+    """Return a paragraph if other programs were busy before the measurement."""
     if diagnosis.load < BUSY * diagnosis.cores:
         return []
     text = (
@@ -187,7 +187,7 @@ def _helped(diagnosis: Diagnosis) -> list[str]:
     if any(one.outcome == UNCERTAIN for one in diagnosis.advice):
         return ["none is certain; see below."]
     if diagnosis.left_out:
-        return ["none of those tried; some were not tried, see below."]
+        return ["none of the settings tried; some settings were not tried, see below."]
     return [f"none. {ALTERNATIVES[diagnosis.verdict.bound]}"]
 
 
@@ -256,5 +256,5 @@ def number(rate: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share of the limit as per cent, or as a multiple if it is large."""
+    """Return a share of the limit as per cent, or as a multiple if the share is large."""
     return f"{value:.0%}" if value < MANY else f"{value:,.0f} x"

@@ -13,7 +13,10 @@ from trainer.errors import disk_error
 
 @contextlib.contextmanager
 def rows_to(out: Path | None) -> Iterator[TextIO]:
-    """Yield stdout, or a temporary file that is renamed to `out` when the block ends without an error."""
+    """Yield stdout, or a temporary file that is renamed to `out` if the block ends without an error.
+
+    Raises TrainerError if `out` cannot be written.
+    """
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")

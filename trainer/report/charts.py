@@ -61,7 +61,7 @@ def _losses(run: Run) -> Chart:
 
 
 def _marks(runs: Sequence[Run], over: Over) -> tuple[float, ...]:
-    """Return the places where a single run was resumed; for several runs they would be ambiguous."""
+    """Return the x values at which a single run was resumed. For several runs the marks would be ambiguous."""
     if len(runs) != 1:
         return ()
     steps = np.array([start.step for start in runs[0].starts[1:]], np.float64)

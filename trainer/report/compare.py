@@ -20,7 +20,7 @@ OFF_AND_ON = ("sink",)  # options of three states: --sink, --no-sink, or neither
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a run: requested, in effect, and why."""
+    """A setting of a run: the requested value, the value in effect, and the reason."""
 
     name: str
     asked: str
@@ -29,7 +29,7 @@ class Setting:
 
 
 def settings(run: Run) -> list[Setting]:
-    """Return all settings: first those that the run decided and printed, then the other options."""
+    """Return all settings: first the settings in the table that the run printed, then the other options."""
     decided = [Setting(name, *values) for name, values in run.decisions.items()]
     known = {one.name for one in decided}
     rest = [(NAMES.get(name, name.replace("_", " ")), name) for name in run.options if name not in NO_SETTING]
@@ -106,7 +106,7 @@ class Outcome:
 
 
 def outcome(run: Run) -> Outcome:
-    """Return the outcome of a run from the lines of its epochs, which an unfinished run has too."""
+    """Return the outcome of a run, from the lines of its epochs, so that an unfinished run has an outcome too."""
     last = run.epochs[-1] if run.epochs else {}
     steps = number((run.steps[-1] if run.steps else {}).get("step")) or 0
     best = _best(run)
@@ -133,7 +133,7 @@ def outcome(run: Run) -> Outcome:
 
 
 def _best(run: Run) -> Line:
-    """Return the epoch whose weights are in best.ckpt: the later one of equals."""
+    """Return the epoch whose weights are in best.ckpt: the last of equally good epochs."""
     scored = [line for line in run.epochs if number(line.get("val_accuracy")) is not None]
     return max(reversed(scored), key=lambda line: number(line["val_accuracy"]) or 0.0, default={})
 
@@ -156,7 +156,7 @@ def _seconds(run: Run) -> float | None:
 
 
 def command(run: Run) -> str | None:
-    """Return the command that repeats this run in another folder, None if config.json is missing."""
+    """Return the command that repeats this run in another folder, or None if config.json is missing."""
     if not run.options:
         return None
     parts = ["trainer", "run", str(run.options.get("dataset", "DATASET"))]
@@ -168,7 +168,7 @@ def command(run: Run) -> str | None:
 
 
 def evaluate_command(run: Run) -> str:
-    """Return the command that evaluates the best weights of the run, on val if there is one."""
+    """Return the command that evaluates the best weights of the run, on val or, without a val split, on train."""
     split = "train" if run.epochs and not any(_numbers(run, "val_accuracy")) else "val"
     data = str(run.options.get("dataset", "DATASET"))
     return shlex.join(["trainer", "eval", str(run.folder), data, "--split", split])

@@ -1,10 +1,10 @@
-"""Loss, throughput and data wait of an epoch. Times are passed in; nothing here reads a clock."""
+"""Loss, throughput and data wait of an epoch. The caller passes all times; this module reads no clock."""
 
 from dataclasses import dataclass
 
 MARGIN = 0.10
-NEGLIGIBLE_WAIT = 0.03  # share of the time that a compute-bound run waits
-ENOUGH_STEPS = 50  # before that, batches prefetched while the first step compiled hide a slow feed
+NEGLIGIBLE_WAIT = 0.03  # largest share of waiting in a compute-bound run
+ENOUGH_STEPS = 50  # in fewer steps, batches prefetched during compilation hide a slow feed
 FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
 BOUNDS = (FEED, COMPUTE, BALANCED)
 
@@ -22,10 +22,10 @@ class WaitReport:
 
 
 class Meter:
-    """Measures one epoch at a time, from times in seconds.
+    """Measurements of the current epoch. All times are in seconds.
 
     The first step of a process compiles, so throughput and wait exclude it. With data sinking (`sunk`) the wait cannot
-    be measured: the device fetches its own batches.
+    be measured, because the device fetches its own batches.
     """
 
     def __init__(self, batch_size: int, sunk: bool = False) -> None:
@@ -35,7 +35,7 @@ class Meter:
         self.epoch_begin(0.0)
 
     def epoch_begin(self, now: float) -> None:
-        """Reset, and start waiting for the first batch."""
+        """Reset all measurements, and start to wait for the first batch."""
         self._began = self._free = self._busy = now
         self.steps = self._timed_steps = self._losses = 0
         self._wait_s = self._work_s = self._loss_sum = 0.0
@@ -49,7 +49,7 @@ class Meter:
         return {**sums, **times, "loss_sum": self._loss_sum}
 
     def resume(self, measured: dict[str, float]) -> None:
-        """Continue from what an earlier process measured of this epoch. Call right after epoch_begin."""
+        """Continue the measurements of an earlier process in this epoch. Call this method right after epoch_begin."""
         if not measured:
             return
         self.steps, self._timed_steps = int(measured["steps"]), int(measured["timed_steps"])
@@ -58,11 +58,11 @@ class Meter:
         self._began -= measured["elapsed_s"]
 
     def step_begin(self, now: float) -> None:
-        """Stop waiting: the batch is here."""
+        """Stop to count waiting time: the batch has arrived."""
         self._busy = now
 
     def step_end(self, now: float, loss: float, steps: int = 1) -> None:
-        """Count `steps` steps as done, more than one with data sinking; `loss` is that of the last."""
+        """Count `steps` steps as done, several with data sinking. `loss` is the loss of the last step."""
         self._losses += 1
         self._loss_sum += loss  # in step order, so that a resumed epoch has the same sum
         self.steps += steps
@@ -106,12 +106,12 @@ class Meter:
 
 
 def share_of_waiting(wait_s: float, work_s: float) -> float | None:
-    """Return wait / (wait + work), or None if nothing was timed."""
+    """Return the share of waiting, wait_s / (wait_s + work_s), or None if no step was timed."""
     return wait_s / (wait_s + work_s) if wait_s + work_s > 0 else None
 
 
 def judge_wait(share: float | None, steps: int) -> str | None:
-    """Return the bottleneck of a run that waited for data for `share` of its time; None after too few steps."""
+    """Return the bottleneck of a run that waited for data for `share` of its time, or None after too few `steps`."""
     if share is None or steps < ENOUGH_STEPS:
         return None
     if share <= NEGLIGIBLE_WAIT:
