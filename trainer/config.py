@@ -19,7 +19,7 @@ from trainer.errors import TrainerError, WrongUsage, nearest
 class RunConfig:
     """Requested settings of a run. None means "not requested"; the value then depends on device, recipe or model.
 
-    `lr` is the peak learning rate at this batch size. `warmup_epochs` may be a fraction. `image_size` is in pixels.
+    `lr` is the peak learning rate at `batch_size`. `warmup_epochs` may be a fraction. `image_size` is in pixels.
     `freeze` has prefixes of parameter names. `lr_scale` has items of the form PREFIX=FACTOR.
     """
 

@@ -74,7 +74,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def disk_error(error: OSError, what: str = "", advice: str = "") -> TrainerError:
     """Return the TrainerError to raise instead of `error`, of type Busy if trying again may help.
 
-    `what` describes the failed action, by default with the file name. `advice` tells the user what to do next. A
+    `what` describes the failed action; the default is the file name. `advice` tells the user what to do next. A
     full disk, too many open files and temporary errors have their own advice.
     """
     number, file = error.errno, what or name_of(error)

@@ -131,8 +131,7 @@ def _train_epochs(
             call.make(Model(step), epochs, batches, callbacks)
         except RuntimeError:
             if (problem := invalid_label(plan, state.step)) is not None:
-                advice = "restore the dataset from a copy, or shard again"
-                raise ContractError(f"{plan.folder}: {problem}; {advice}") from None
+                raise ContractError(f"{plan.folder}: {problem}; restore the dataset or shard again") from None
             raise
         del batches  # ends the pipeline, which makes MindSpore's AutoTune write its result
 

@@ -17,7 +17,7 @@ from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 WIDTH = 80
 SHORT = 0.9  # share of the limit; a slower loop that hardly waits for data is short of cores
 EVEN = 1.1  # speedup over files; below it, the text says when shards are faster
-BUSY = 0.5  # load per core; from here on, the text mentions other programs
+BUSY = 0.5  # load per core, above which the text mentions other programs
 MANY = 10  # larger shares are shown as multiples
 LEAST_SHARE = 0.01  # smaller shares of the time of the feed are left out
 AMP = "--amp-level "
@@ -40,8 +40,8 @@ def note_text(note: Note) -> str:
             folder = "" if note.folder is None else f" in {note.folder}"
             return f"trying {', '.join(note.flags)}{rows}{folder}{' in the whole loop' if note.in_loop else ''}"
         case WritingSample():
-            rows = f"{note.rows} of {many(note.all_rows, 'row')}"
-            return f"writing {rows} as files and as a shard (at most {note.most_bytes >> 20} MiB)"
+            sample = f"{note.rows} of {many(note.all_rows, 'row')} as files and as a shard"
+            return f"writing {sample} (at most {note.most_bytes >> 20} MiB)"
         case SkippedFiles():
             return f"skipped in {note.folder}: {', '.join(f'{n:,} {reason}' for reason, n in note.counts.items())}"
 
@@ -126,7 +126,7 @@ def _table(diagnosis: Diagnosis) -> Iterable[str]:
     for one in diagnosis.tried:
         if one.flags.startswith(AMP) and one.part == "step":
             name = f"step alone, {one.flags.removeprefix(AMP)}"
-            rate = step * one.gain  # as if measured at the same time
+            rate = step * one.gain  # as if both levels were measured at the same time
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
     if diagnosis.sink not in ("on", "off"):
         yield f"{'whole loop, sink on':<34}{'n/a':>10}  {diagnosis.sink}"
@@ -150,7 +150,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
     by = {
         FEED: f"{pace}, {verdict.ratio:.1f} times as many. {_of_the_feed(diagnosis)}",
         COMPUTE: f"{pace}; the feed is {verdict.ratio:.1f} times as fast as needed.",
-        BALANCED: f"{pace}, within a tenth of each other: only a change to both helps. {_of_the_feed(diagnosis)}",
+        BALANCED: f"{pace}, within a tenth of each other: only changes to both help. {_of_the_feed(diagnosis)}",
     }[verdict.bound]
     shared = ""
     if verdict.shared:
@@ -185,9 +185,9 @@ def _helped(diagnosis: Diagnosis) -> list[str]:
     if helped:
         return helped
     if any(one.outcome == UNCERTAIN for one in diagnosis.advice):
-        return ["none is certain; see below."]
+        return ["no setting is certain to help; see below."]
     if diagnosis.left_out:
-        return ["none of the settings tried; some settings were not tried, see below."]
+        return ["none of the tried settings; some settings were not tried, see below."]
     return [f"none. {ALTERNATIVES[diagnosis.verdict.bound]}"]
 
 
@@ -199,7 +199,7 @@ def _recommendation(advice: Advice) -> str:
         rise = f"{one.part} alone (the other stage takes almost no time) {rise}"
     spread = f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
     price = f" ({(alone or one).price})" if (alone or one).price else ""
-    limit = f"; the stages allow {advice.gain:.2f} times in a long run" if advice.is_capped else ""
+    limit = f"; at most {advice.gain:.2f} times in a long run" if advice.is_capped else ""
     return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {spread}{limit}{part}{price}"
 
 
@@ -220,7 +220,7 @@ def _longer(diagnosis: Diagnosis) -> str:
 ALTERNATIVES = {
     FEED: "Alternatives: more cores, or smaller images (--image-size).",
     COMPUTE: "Alternatives: a smaller --model or --image-size, or a faster device.",
-    BALANCED: "Alternatives: a smaller --image-size, which speeds up both.",
+    BALANCED: "Alternatives: a smaller --image-size, which speeds up feed and step.",
 }
 
 

@@ -30,7 +30,7 @@ from trainer.signals import StopSignals
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
-GRACE_S = 5.0  # for the other ranks, after rank 0 has ended
+GRACE_S = 5.0  # seconds that the other ranks have after rank 0 has ended
 LAST_LINES = 12
 RANK_0_ENDED = "rank 0 has ended"
 LOGS = "ranks"  # folder of the logs, in the run folder
@@ -109,7 +109,7 @@ def _result(folder: Path, ending: str, stop: StopSignals) -> LaunchResult:
 
 
 def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
-    """Return why the run is over, or an empty string: rank 0 ended, another rank failed, or msrun ended."""
+    """Return the reason for the end of the run (rank 0 ended, a rank failed, msrun ended), or an empty string."""
     dead = [each for each in range(ranks) if _died(folder, each)]
     if dead:
         time.sleep(GRACE_S / 2)  # msrun logs the exit code
@@ -126,7 +126,7 @@ def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str
 
 
 def _died(folder: Path, number: int) -> bool:
-    """Return True if the rank is gone without having written its exit code."""
+    """Return True if the rank has ended without writing its exit code."""
     pid = _read(folder, "pid", number)
     return pid is not None and not _alive(int(pid)) and _read(folder, "end", number) is None
 
@@ -251,7 +251,7 @@ def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
 
 
 class LogTail:
-    """Copier of the lines of a growing log to a stream, without MindSpore's [INFO] lines."""
+    """Tail of a growing log, copied to a stream without MindSpore's [INFO] lines."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
         self.path = path

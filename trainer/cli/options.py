@@ -136,7 +136,7 @@ training_options = options(
     option(
         "--lr",
         type=FloatRange(0, min_open=True),
-        help="Peak learning rate, not scaled. [default: depends on the model and batch]",
+        help="Peak learning rate, used without scaling. [default: depends on the model and batch]",
     ),
     option(
         "--warmup-epochs",

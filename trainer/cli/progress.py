@@ -74,7 +74,7 @@ class Lines:
 
 
 class Bar(Lines):
-    """Progress as a tqdm bar per epoch, which the line of the epoch replaces."""
+    """Progress as a tqdm bar per epoch. At the end of the epoch, a line replaces the bar."""
 
     def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
         super().__init__(stream, every, verbose)
@@ -85,7 +85,7 @@ class Bar(Lines):
         from tqdm import tqdm
 
         super().epoch_begin(epoch, epochs, steps)
-        # The postfix has the speed in images/s and the time left of the whole run, instead of tqdm's speed and time.
+        # The postfix shows images/s and the time left of the whole run, instead of tqdm's speed and time.
         form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
         name = f"epoch {epoch}/{epochs}"
         self.bar = tqdm(total=steps, desc=name, file=self.stream, leave=False, dynamic_ncols=True, bar_format=form)
@@ -116,7 +116,7 @@ def settings_shower(every: bool) -> Callable[[Sequence[Decision]], None]:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of the terminal behind a stream, or None without a terminal or a known size."""
+    """Return the width, in columns, of the terminal behind a stream, or None if it is unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):  # ValueError: no descriptor, or closed
@@ -136,7 +136,7 @@ def duration(seconds: float) -> str:
 
 
 def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
-    """Join (priority, text) measures to at most `width` columns. The highest numbers are dropped first."""
+    """Join (priority, text) measures to at most `width` columns. High priority numbers are dropped first."""
     kept = list(measures)
     while width is not None and kept and len("  ".join(measure for _, measure in kept)) > width:
         kept.remove(max(kept))
@@ -144,7 +144,7 @@ def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
 
 
 def _measures(report: StepReport) -> list[tuple[int, str]]:
-    """Return the measures of a step, in the order of the line, as (priority, text) for `fitting`."""
+    """Return the measures of a step as (priority, text), in the order of the output line, for `fitting`."""
     parts = [(0, [f"loss {decimals(report.loss)}"])]
     parts += [(4, _optional("lr {:.3g}", report.lr)), (5, _optional(RATE, report.images_per_s))]
     parts += [(6, _optional(WAIT, report.data_wait)), (1, _skipped(report.skipped))]

@@ -23,8 +23,7 @@ def bottleneck_text(report: WaitReport) -> str:
     if report.bound is None or report.data_wait is None:
         return f"bottleneck: cannot be measured while data sinking is on; {DOCTOR} measures it"
     # On CPU a feed thread may occupy the core that the step needs. That time is not counted as data wait.
-    is_estimate = report.device == "CPU" and report.bound != FEED
-    estimate = " (estimate: on CPU both use the same cores)" if is_estimate else ""
+    estimate = " (estimate: on CPU both use the same cores)" if report.device == "CPU" and report.bound != FEED else ""
     wait = f"waited for data {report.data_wait:.0%} of the time"
     return f"bottleneck: {STAGES[report.bound]}{estimate}; {wait}; {REMEDIES[report.bound]}"
 
@@ -54,8 +53,7 @@ def table(decisions: Sequence[Decision], width: int | None = None) -> str:
 
 def _narrowed(widths: Sequence[int], width: int) -> list[int]:
     """Return column widths that fit in `width`: the first three are limited, the last takes the remaining space."""
-    # The third limit gives 22 of 80 columns, enough for the longest value of MindSpore.
-    limits = (width // 4, max(width // 6, len("requested")), width * 11 // 40)
+    limits = (width // 4, max(width // 6, len("requested")), width * 11 // 40)  # 22 of 80: the longest value
     first = [min(own, limit) for own, limit in zip(widths, limits, strict=False)]
     return [*first, width - sum(first) - 3 * len(GAP)]
 

@@ -96,8 +96,9 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
 def predict_text(predicted: "Predicted", out: Path | None) -> str:
     """Return a line with the numbers of images, errors and other files, and the output file."""
     errors = f", of which {predicted.errors} could not be read" if predicted.errors else ""
-    others = f"; {many(predicted.not_images, 'file')} without an image" if predicted.not_images else ""
-    return f"{many(predicted.images, 'image')}{errors}{others}" + ("" if out is None else f": {out}")
+    others = many(predicted.not_images, "file is not an image", "files are not images")
+    counts = f"{many(predicted.images, 'image')}{errors}" + (f"; {others}" if predicted.not_images else "")
+    return counts + ("" if out is None else f": {out}")
 
 
 def export_text(model: "Exported") -> str:

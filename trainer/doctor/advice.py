@@ -16,9 +16,9 @@ MOST_IN_LOOP = 3  # remedies that are tried in the whole loop
 
 @dataclass(frozen=True)
 class Advice:
-    """The conclusion for one flag. `outcome` is helps, uncertain or no gain.
+    """The conclusion for one flag. `outcome` is HELPS, UNCERTAIN or NO_GAIN.
 
-    `alone` is the trial of the flag on feed or step, `loop` the trial in the whole loop. One of them may be None.
+    `alone` is the trial of the flag on feed or step, `loop` the trial in the whole loop. `alone` or `loop` may be None.
     `expected` is the gain of the loop, computed from `alone`: 1 if the stage is not the bottleneck.
     """
 
@@ -107,5 +107,5 @@ def _conclusion(flags: str, alone: Tried | None, loop: Tried | None, rates: Rate
 
 
 def recommended(advice: Sequence[Advice]) -> list[Advice]:
-    """Return the advice with the outcome helps."""
+    """Return the advice whose outcome is HELPS."""
     return [one for one in advice if one.outcome == HELPS]

@@ -190,7 +190,7 @@ def _from_folder(plan: RunPlan, folder: Path) -> Any:
 def _from_python(plan: RunPlan, files: Sequence[tuple[Path, int]]) -> Any:
     transforms = train_transforms(plan.recipe, plan.pixels)
     on_pixels = for_pixels(transforms)
-    # Threads, because worker processes would not receive stop signals, and their CPU time is not measured.
+    # Worker processes are not used: they would not receive stop signals, and their CPU time is not measured.
     rows = ds.GeneratorDataset(
         ImageFiles(files, on_pixels is not None),
         ["image", "label"],
@@ -230,7 +230,7 @@ def _named(folder: Path, part: Stage) -> Stage:
 
 @contextlib.contextmanager
 def _errors_of(folder: Path, source: str) -> Iterator[None]:
-    """Turn an error of a pipeline on files into a TrainerError about `folder`: the dataset is not the cause."""
+    """Re-raise a RuntimeError of a pipeline on files as a TrainerError that names `folder` and `source`."""
     try:
         yield
     except RuntimeError as error:

@@ -36,9 +36,9 @@ class ClassImages:
 
 
 def class_images(folder: Path, rejected: frozenset[str] = frozenset(), root: Path | None = None) -> ClassImages:
-    """Return the images below the class folders of `folder`. The content, not the name, decides on the format.
+    """Return the images below the class folders of `folder`. The format is read from the content, not from the name.
 
-    `rejected` are keys: paths relative to `root`, the source folder of the dataset. Raises TrainerError without files.
+    `rejected` are keys: paths relative to `root`, the source folder. Raises TrainerError if there is no file.
     """
     paths, passed_over = find_files([folder])
     found = ClassImages()
@@ -84,7 +84,7 @@ def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError as error:
-        raise TrainerError(f"{folder} could not be listed ({error.strerror}); let this user read it") from error
+        raise TrainerError(f"{folder} could not be listed ({error.strerror}); give this user read access") from error
 
 
 def write_links(images: ClassImages, folder: Path) -> None:

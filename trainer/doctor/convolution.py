@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.device.context import Machine, apply, decide
 from trainer.device.kernels import AVX2, AVX512, DNNL, ONEDNN, OURS, Kernels
 
-REFERENCE = "ref:any"  # in the name of an implementation without vector instructions
+REFERENCE = "ref:any"  # part of the name of an implementation without vector instructions
 NO_LIMIT = "DEFAULT"
 CHANNELS, FILTERS, SIDE, BATCH = 24, 48, 16, 4
 ROUNDS = 3
@@ -31,10 +31,7 @@ run_here()
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution limited to the instruction set `level`, with oneDNN's names of the implementations.
-
-    `milliseconds` is the time of forward and backward together.
-    """
+    """Convolution with the instruction set `level`: oneDNN's implementations, and the time of forward plus backward."""
 
     level: str
     implementations: tuple[str, ...]
@@ -48,10 +45,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """The convolution in effect, and another convolution to compare with, or None.
-
-    `other` has the limit that the user should set, or runs without the limit that the trainer has set.
-    """
+    """The convolution in effect, and another convolution: with a better limit, without the trainer's limit, or None."""
 
     in_effect: Convolution
     other: Convolution | None = None
@@ -63,10 +57,7 @@ def is_reference(implementation: str) -> bool:
 
 
 def measure_convolutions(kernels: Kernels) -> Convolutions | None:
-    """Measure a convolution in one or two child processes. `kernels` must be applied to this process before.
-
-    Return None if the first child fails.
-    """
+    """Measure convolutions in child processes. `kernels` must be in effect. Return None if the first child fails."""
     now = measure_in_child(kernels.level, {})
     if now is None:
         return None
@@ -80,7 +71,7 @@ def measure_convolutions(kernels: Kernels) -> Convolutions | None:
 def measure_in_child(level: str, variables: dict[str, str]) -> Convolution | None:
     """Measure the convolution in a child process with environment `variables`. Return None if the child fails."""
     home = str(Path(__file__).resolve().parents[2])
-    verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # the second for oneDNN 2
+    verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # oneDNN 2 reads the second name
     command = [sys.executable, "-c", CHILD.format(home=home)]
     try:
         done = subprocess.run(

@@ -61,7 +61,7 @@ PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
 FROM_STORAGE = 0.25  # share of the bytes of rows, above which rows do not come from the cache
-SAMPLE_ROWS, SAMPLING = 192, 0.1  # rows, and the share of the time for reading them
+SAMPLE_ROWS, SAMPLING = 192, 0.1  # number of rows, and the share of the time for reading rows
 SIDES = 24  # images whose sides are measured
 
 
@@ -120,7 +120,7 @@ def diagnose(config: RunConfig, seconds: float, tell: Tell, stop: StopSignals, h
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
-    """Measure the run and try remedies. The data must be checked and the device set up before."""
+    """Measure the run and try remedies. The data must be checked and the device must be set up."""
     session.tell(Measuring(session.seconds, compiles=True))
     compiled = CompiledStep(session.plan)
     rows = sample_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
@@ -247,7 +247,7 @@ def _try(trials: Trials, diagnosis: Diagnosis, rows: list[Row]) -> None:
             _try_feed(trials, diagnosis, rows, session.left_s(share))
         elif part == "step":
             _try_step(trials, diagnosis, session.left_s(share), must=part == main)
-    if not trials.promising:  # no trials in the whole loop: their time is free
+    if not trials.promising:  # without trials in the whole loop, their time is free
         trials.try_left_out(session.left_s())
 
 
@@ -290,7 +290,7 @@ def _row_bytes(plan: RunPlan) -> int:
 
 
 def observe(plan: RunPlan, diagnosis: Diagnosis) -> Observation:
-    """Return the observation that the traps judge, from the plan and the measurements."""
+    """Return the Observation for find_traps, from the plan and the measurements."""
     effect, config, files = plan.effect, plan.config, len(plan.train_split.shards)
     readers = -(-effect.workers // READING)
     feed = next(part for part in diagnosis.parts if part.part == "feed")

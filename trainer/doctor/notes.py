@@ -30,7 +30,7 @@ class BottleneckFound:
 
 @dataclass(frozen=True)
 class Trying:
-    """Flags in trial: on `rows` rows in `folder` if these are given, or in the whole loop."""
+    """Trial of `flags`, on `rows` rows in `folder` if given, or in the whole loop if `in_loop` is True."""
 
     flags: tuple[str, ...]
     rows: int | None = None

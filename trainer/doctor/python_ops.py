@@ -8,12 +8,12 @@ from mindspore.dataset.transforms.transforms import TensorOperation
 
 
 def python_ops(transforms: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of transforms that run in Python, each once, including transforms inside RandomApply etc."""
+    """Return the names of transforms that run in Python, each once, including transforms inside other transforms."""
     return tuple(dict.fromkeys(_names(transforms, False)))
 
 
 def _names(transforms: Sequence[Any], before: bool) -> Iterator[str]:
-    # MindSpore 2.10: an operator with both forms takes the form of the operator before it. The first operator uses C++.
+    # In MindSpore 2.10, an operator with both forms takes the form of the operator before it. The first form is C++.
     for transform in transforms:
         inner = getattr(transform, "transforms", None)
         before = _is_python(transform, before)

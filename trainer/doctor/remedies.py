@@ -39,7 +39,7 @@ class Tried:
     """Result of a trial: images/s of `part` (feed, step or loop) before and after, in interleaved rounds.
 
     `gain` is the median over all rounds of after / before, with the extremes `lowest` and `highest`. `won` is the
-    number of rounds with a gain. `outcome` is helps, uncertain or no gain. `cpu` is the ratio of CPU time per image.
+    number of rounds with a gain. `outcome` is HELPS, UNCERTAIN or NO_GAIN. `cpu` is the ratio of CPU time per image.
     """
 
     flags: str
@@ -78,9 +78,9 @@ def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[fl
 
 
 def outcome_of(gain: float, won: int, rounds: int) -> str:
-    """Return helps, uncertain or no gain, from the median gain and the number of rounds with a gain (`won`).
+    """Return HELPS, UNCERTAIN or NO_GAIN, from the median gain and the number of rounds with a gain (`won`).
 
-    A flag helps if all of three or more rounds show a gain. Of six or more rounds, one may fail due to other programs.
+    A flag helps if all of three or more rounds show a gain. With six or more rounds, one round may show no gain.
     """
     if gain < LEAST_GAIN:
         return NO_GAIN
@@ -138,7 +138,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, conditions: FeedConditions)
 
 
 def without_extras(recipe: Recipe) -> str:
-    """Return the flags that turn mixing and erasing off; empty if both are off."""
+    """Return the flags that turn mixing and erasing off, or an empty string if mixing and erasing are off."""
     return " ".join(f"--{name} 0" for name in EXTRAS if getattr(recipe, name))
 
 

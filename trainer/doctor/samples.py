@@ -37,7 +37,7 @@ class Row:
 def sample_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
     """Return up to `count` random rows of train, with at most about MOST_BYTES of images.
 
-    After `seconds` one batch is enough, because slow storage must not take the time of the measurements.
+    After `seconds` the sample ends once it has a batch, so that slow storage leaves time for measurements.
     """
     until = time.monotonic() + seconds
     rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, shuffle=Shuffle.GLOBAL, num_shards=1, shard_id=0)

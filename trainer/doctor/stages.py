@@ -30,7 +30,7 @@ from trainer.training.progress import Silent
 
 EPOCHS = 1 << 20  # more epochs than any measurement takes
 UPDATES = 100_000  # more updates than any measurement takes
-SLOW = 1e-3  # share of the learning rate: weights that hardly change cannot diverge, which would skip updates
+SLOW = 1e-3  # share of the learning rate: weights that hardly change cannot diverge and cause skipped updates
 LEAST_TURN_S = 0.25
 CHECK_S, IDLE = 0.05, 0.2  # interval of checks for an idle process; busy share of a core that counts as idle
 
@@ -54,14 +54,14 @@ class Measurement:
 
     @property
     def images_per_s(self) -> float:
-        """Return the throughput."""
+        """Return the throughput in images/s."""
         return self.images / self.wall_s if self.wall_s > 0 else 0.0
 
 
 class Timer:
     """Counter of images and time for a measurement of `seconds`, starting now. `check` may raise an exception to stop.
 
-    The first `warm` batches are not counted. After the first batch, warm-up ends after half of `seconds` at the latest.
+    The first `warm` batches are not counted. Warm-up ends at the latest half of `seconds` after the first batch.
     """
 
     def __init__(self, seconds: float, warm: int, clock: Clock, cpu_clock: Clock, check: Callable[[], None]) -> None:
@@ -97,7 +97,7 @@ class Timer:
         return now - self._began >= self.seconds
 
     def measurement(self, data_wait: float | None = None) -> Measurement:
-        """Return the measurement so far."""
+        """Return the measurement up to the latest batch."""
         cpu_s = self._cpu_ended - self._cpu_began
         read = max(0, self._read_ended - self._read_began)
         return Measurement(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
@@ -107,7 +107,7 @@ class Timer:
 class Stage:
     """A stage to measure: `work` processes batches until the timer is done and returns the share of waiting, or None.
 
-    `warm` is the number of batches until the stage is warm. `prepare` is called before each measurement, untimed.
+    `warm` is the number of warm-up batches. `prepare` is called before each measurement and is not timed.
     """
 
     name: str
@@ -134,7 +134,7 @@ def measure_in_rounds(
     """Measure each stage up to `count` times, round by round, until the clock shows `until`.
 
     Return the measurements by stage name. Each round is complete, and there are at least `least` rounds. The overhead
-    of a measurement is estimated from the measurements so far.
+    of a measurement is estimated from earlier measurements.
     """
     found: dict[str, list[Measurement]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
@@ -142,7 +142,7 @@ def measure_in_rounds(
     for number, part in enumerate(queue):
         began = clock()
         if number % len(parts) == 0:
-            late = began + (began - round_began) / 2 > until  # half of the next round would be late
+            late = began + (began - round_began) / 2 > until  # more than half of the next round would be late
             if number >= least * len(parts) and late:
                 break
             round_began = began
@@ -154,10 +154,9 @@ def measure_in_rounds(
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over all measurements of a stage. `cores` is the number of busy cores.
+    """Medians over all measurements (`turns`) of a stage. `cores` is the number of busy cores.
 
-    `memory_bytes` is the highest memory use of the process. `storage_bytes` is the number of bytes per image read from
-    storage, not from the cache. `turns` is the number of measurements.
+    `memory_bytes` is the peak of the process. `storage_bytes` is the bytes per image from storage, not from the cache.
     """
 
     part: str
@@ -193,7 +192,7 @@ def _summary(name: str, turns: Sequence[Measurement]) -> Measured:
 
 
 def reading(plan: RunPlan) -> Any:
-    """Return a pipeline that reads records but outputs only labels, because passing bytes to Python takes time."""
+    """Return a pipeline that reads records but outputs only labels, because passing images to Python takes time."""
     return _counted(train_rows(plan.folder, plan.dataset, plan.effect), plan)
 
 
@@ -350,6 +349,6 @@ def loop_stage(
         seconds = callback.wait_s + callback.work_s
         return None if plan.effect.sink or not seconds else callback.wait_s / seconds
 
-    # A sink has many steps. From empty queues, it takes some steps until the feed limits the speed.
+    # A sink has many steps. With empty queues, the feed limits the speed only after some steps.
     warm = 1 if plan.effect.sink else 2 if full else 2 + plan.effect.prefetch
     return Stage(name, work, warm, compiled.compile)

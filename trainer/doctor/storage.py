@@ -26,7 +26,7 @@ class Storage:
 
 
 def file_system(path: Path, mounts: str) -> tuple[str, bool]:
-    """Return the file system type of `path`, and True for a network. `mounts` is the content of /proc/mounts."""
+    """Return the file system type of `path`, and True for a network file system. `mounts` is /proc/mounts."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split()
@@ -40,7 +40,7 @@ def file_system(path: Path, mounts: str) -> tuple[str, bool]:
 
 
 def bytes_from_storage(counters: Path = Path("/proc/self/io")) -> int:
-    """Return the bytes that this process has read from storage, not from the cache; 0 if unknown."""
+    """Return the bytes that this process has read from storage, not from the cache, or 0 if unknown."""
     try:
         lines = counters.read_text().splitlines()
     except OSError:

@@ -23,7 +23,7 @@ class Observation:
     images/s: `limit_per_s` is the rate of the slower of feed and step, `cold_per_s` and `cached_per_s` are the rates of
     the storage. `feed_limits`, `step_limits` and `reading_limits` are True if feed, step or storage slows this run.
     `useless_flags` were tried without gain: a trap that only these flags would fix is not reported. `idle_flags` sped
-    up a stage that is not the bottleneck. `mixing_flags` turn mixing off. `reference` are the convolutions on oneDNN's
+    up a stage that is not the bottleneck. `mixing_flags` disable mixing. `reference` are the convolutions on oneDNN's
     reference path, `kernels_gain` is the speedup with the trainer's limit, `kernels_asked` is the user's limit.
     """
 
@@ -85,7 +85,7 @@ class Trap:
 
 
 def find_traps(run: Observation) -> list[Trap]:
-    """Return the traps that apply. Traps that slow this run come first, then in the order of TRAPS."""
+    """Return the traps that apply. Traps that slow this run come first; both groups are in the order of TRAPS."""
     found = [one for trap in TRAPS if (one := trap(run)) is not None and one.flags not in run.useless_flags]
     judged = [replace(one, limits=one.limits and one.flags not in run.idle_flags) for one in found]
     return sorted(judged, key=lambda one: not one.limits)
@@ -166,7 +166,7 @@ def few_workers(run: Observation) -> Trap | None:
         return None
     text = f"with {many(run.workers, 'decoding thread')}, only {run.cores_busy:.1f} of {run.cores} cores are busy"
     flags = WORKERS.format(run.cores)
-    remedy = flags if run.workers_asked is not None else "free memory, or --prefetch 2"
+    remedy = flags if run.workers_asked is not None else "free some memory, or use --prefetch 2"
     return Trap("few workers", text, remedy, flags=flags)
 
 

@@ -20,12 +20,12 @@ from trainer.plan.run_plan import RunPlan
 
 FIRST_ROUNDS = 0.6  # share of the time of a trial; the rest is for more rounds if the result is uncertain
 LOOP_STEPS = 3  # least number of steps per measurement of the loop: two warm-up steps, and a counted step
-REPEATS = 64  # of a sample, so that an epoch is as long as that of a dataset
+REPEATS = 64  # repetitions of a sample, so that its epochs are as long as the epochs of a dataset
 FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # raised for flags that do not work here
 
 
 class Trials:
-    """Trials and their results (`tried`), the flags that `failed` with errors, and the flags `left_out`."""
+    """Trials: their results (`tried`), flags with errors (`failed`), and flags that were not tried (`left_out`)."""
 
     def __init__(self, session: Session, compiled: CompiledStep, rates: Rates) -> None:
         """Prepare trials of the run in `compiled`. `rates` are the stage rates with the current settings."""
@@ -76,7 +76,7 @@ class Trials:
         self._loops[remedy.flags] = partial(loop_stage, remedy.flags, resized, self.compiled, _repeated)
 
     def copy(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
-        """Try the feed on a copy of some rows in the temporary folder. The copy is first read from disk."""
+        """Try the feed on a copy of some rows in the temporary folder. The first read of the copy comes from disk."""
         session, folder = self.session, self.session.scratch
         if folder.stat().st_dev == session.plan.folder.stat().st_dev:
             self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another disk)")
@@ -133,7 +133,7 @@ class Trials:
             return
         step_s = self.session.plan.config.batch_size / min(self.rates.feed, self.rates.step)
         needed_s = (1 + len(chosen)) * ROUNDS * LOOP_STEPS * step_s
-        # If the stage alone decides, a trial in the loop only confirms the result, which is not worth extra time.
+        # If the stage alone decides, a trial in the loop only confirms the result and is not worth extra time.
         if seconds <= 0 or (seconds < needed_s and all(decides_alone(one, self.rates) for one in chosen)):
             self.left_out += [f"{one.flags} in the whole loop" for one in chosen]
             return

@@ -35,7 +35,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Bottleneck of a run. `bound` is feed, compute or balanced; `ratio` compares the faster with the slower stage.
+    """Bottleneck of a run. `bound` is feed, compute or balanced; `ratio` is the faster throughput over the slower.
 
     `limit` is the highest possible throughput of the loop in images/s. `shared` is True if cores shared by feed and
     step set the limit. `parts` has the shares of read, decode, augment and batch in the time of the feed; `slowest` has

@@ -22,7 +22,7 @@ TOP = 5
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Score of a class. The class most often predicted instead is `taken_for`, in `taken` rows."""
+    """Score of a class. `taken_for` is the class most often predicted instead, in `taken` rows."""
 
     name: str
     rows: int
@@ -49,7 +49,7 @@ class WorstRow:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of `trainer eval`. `epoch` and `step` are those of the checkpoint, or None in old reports.
+    """Result of `trainer eval`. `epoch` and `step` are from the checkpoint, or None in old reports.
 
     `same_data` is True if the checkpoint was trained on this dataset. `top5` is the share of rows whose label is among
     the five highest logits, or None with five classes or fewer. `confusion` (classes, classes) counts rows by

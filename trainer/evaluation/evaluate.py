@@ -19,7 +19,7 @@ from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import EVALUATIONS, PICTURES, contains_run, scratch
 
-USUAL_SIDE = 224  # pixels; used to plan the pipeline before the checkpoint, which has the image size, is read
+USUAL_SIDE = 224  # pixels; for the plan of the pipeline, made before the checkpoint with the image size is read
 THUMBNAIL_SIDE = 320  # pixels; a thumbnail is about 20 KB
 MAX_THUMBNAILS = 200
 
@@ -73,7 +73,7 @@ def evaluate_checkpoint(
 
 
 def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
-    """Check a split and return the dataset. Raises TrainerError without rows, and ContractError if it is damaged."""
+    """Check a split and return the dataset. Raises TrainerError if the split is empty, ContractError if damaged."""
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; its splits are {', '.join(dataset.splits)}")
@@ -113,10 +113,7 @@ def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: P
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """Folder of the files of an evaluation, and its run folder, or None for a folder that the user chose.
-
-    `error` is the reason why the files could not be written, empty if they were.
-    """
+    """Folder of the files of an evaluation, its run (None with --report), and the error if writing failed."""
 
     folder: Path
     run: Path | None = None
@@ -126,8 +123,8 @@ class EvaluationFiles:
 def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> EvaluationFiles | None:
     """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
 
-    Returns None if `report` is None and `checkpoint` is a file. Raises TrainerError if `report` cannot be written. A
-    run folder that cannot be written, such as the folder of another user, is no error: the result has the reason.
+    Returns None if nothing is written: `checkpoint` is a file and `report` is None. Raises TrainerError if `report`
+    cannot be written. If a run folder cannot be written, such as the folder of another user, the result has the error.
     """
     if report is not None:
         _write(report, evaluation)

@@ -1,6 +1,6 @@
 """Replace cells that MindSpore cannot write as ONNX by equivalent cells, for export only.
 
-In training, maximum pooling of padded features would take twice as long on CPU (measured on 2.10).
+In training, maximum pooling with the new cells would take twice as long on CPU (measured on 2.10).
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ NOISY = ("loss", "images_per_s", "data_wait")
 LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
 FEW = 40  # a curve by step with fewer points is not smoothed
-TOO_FEW = 5  # with fewer points there are no curves by step
+TOO_FEW = 5  # with fewer points no curves by step are drawn
 
 
 def charts(runs: Sequence[Run], over: Over) -> list[Chart]:

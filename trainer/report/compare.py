@@ -13,9 +13,9 @@ from trainer.training.meter import BOUNDS, WaitReport
 
 UNKNOWN = "not recorded"
 NAMES = {"lr": "peak lr"}  # options with another name in the table of settings
-NO_SETTING = ("dataset", "out", "resume")  # paths, and how the run was started
+NO_SETTING = ("dataset", "out", "resume")  # paths, and options about the start of the run
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
-OFF_AND_ON = ("sink",)  # options of three states: --sink, --no-sink, or neither
+OFF_AND_ON = ("sink",)  # options with three states: --sink, --no-sink, or not given
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run; None if unknown. Shares are 0..1, times in seconds.
+    """Outcome of a run. Unknown values are None. Shares are 0..1, and times are in seconds.
 
     `images_per_s` is the median of the epochs. `data_wait` of an incomplete run is the median of its epochs. `bound` is
     the bottleneck (feed, compute or balanced); `limit` has its details. `evaluated` maps each split that `trainer eval`
@@ -168,7 +168,7 @@ def command(run: Run) -> str | None:
 
 
 def evaluate_command(run: Run) -> str:
-    """Return the command that evaluates the best weights of the run, on val or, without a val split, on train."""
+    """Return the command that evaluates the best weights of the run on val, or on train if there is no val split."""
     split = "train" if run.epochs and not any(_numbers(run, "val_accuracy")) else "val"
     data = str(run.options.get("dataset", "DATASET"))
     return shlex.join(["trainer", "eval", str(run.folder), data, "--split", split])

@@ -11,8 +11,8 @@ from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
 from trainer.report.render import data_uri
 
-TABLE_CLASSES = 24  # with more classes the matrix is a picture, not a table of counts
-PAIRS = 100  # of confused classes
+TABLE_CLASSES = 24  # with more classes the matrix is shown as a picture, not as a table
+PAIRS = 100  # most pairs of confused classes on the page
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class WorstImage:
 class EvaluationView:
     """An evaluation as shown on the page. `remarks` warn about other data, or about weights that are not the best.
 
-    `matrix` has the (count, share) cells of a small confusion matrix, one row per label. `picture` is an image of a
-    large confusion matrix, as a data URI.
+    `matrix` has (count, share) cells of a small matrix, one row per label. `picture` is a large matrix as a data URI.
     """
 
     number: int

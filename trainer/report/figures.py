@@ -42,8 +42,7 @@ class Curve:
 class Chart:
     """Curves over a common x axis. `name` is an id. `unit` follows the values; "%" shows shares as per cent.
 
-    `marks` are the x values at which a run was resumed. `from_zero` starts the y axis at 0. `may_log` allows a
-    logarithmic y axis.
+    `marks` are the x values where a run was resumed. `from_zero` starts the y axis at 0. `may_log` allows a log axis.
     """
 
     name: str
@@ -190,7 +189,7 @@ def matrix_png(confusion: NDArray[np.int64]) -> bytes:
     """Return a confusion matrix (classes, classes) as PNG on a transparent background.
 
     Correct predictions are blue and wrong predictions are orange. A larger share of the rows of the label is more
-    opaque. With more than 500 classes neighbours share a pixel, which shows the largest share.
+    opaque. With more than 500 classes, a pixel shows the largest share of several classes.
     """
     from matplotlib import image
 

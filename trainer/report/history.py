@@ -24,7 +24,7 @@ from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEP
 from trainer.runs.history import Start
 
 Line = dict[str, object]
-MAX_BYTES = 4 << 30  # per file
+MAX_BYTES = 4 << 30  # most bytes that are read per file
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def steps_per_epoch(self) -> float | None:
-        """Return the batches per epoch, or None before the first epoch is over."""
+        """Return the number of steps per epoch, or None before the first epoch is over."""
         step, epoch = (number(self.epochs[0].get(key)) if self.epochs else None for key in ("step", "epoch"))
         return step / epoch if step and epoch else None
 
@@ -90,7 +90,7 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
-    """Read run folders. The last parts of its path name a run. Raises TrainerError if a folder has no run."""
+    """Read run folders. The name of a run is the end of its path. Raises TrainerError if a folder has no run."""
     resolved = [folder.resolve() for folder in folders]
     twice = [folder for index, folder in enumerate(resolved) if folder in resolved[:index]]
     if twice:

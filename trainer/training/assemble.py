@@ -17,8 +17,8 @@ def network_and_step(
 ) -> tuple[Any, TrainStep]:
     """Return the network and its training step. `rates` has the learning rate of each update.
 
-    `note` is called with a sentence about each change to the weights. A run that is not `fresh` but resumed ignores
-    --init. Raises TrainerError or ContractError if --init, --freeze or --lr-scale does not fit the model.
+    `note` is called with a sentence about each change to the weights. `fresh` is False for a resumed run, which
+    ignores --init. Raises TrainerError or ContractError if --init, --freeze or --lr-scale does not fit the model.
     """
     config, effect = plan.config, plan.effect
     outputs = plan.task.outputs(plan.dataset.classes)

@@ -32,8 +32,7 @@ ENOUGH_STEPS = 20  # timed steps; with fewer, the estimate of the remaining time
 class Schedule:
     """Training schedule: `steps` per epoch, learning rate (`rates`) per update, and steps per update (`accumulate`).
 
-    `patience` is in epochs, `save_every` in steps, None if off. `fixed_scale` is the constant loss scale, or None if
-    the loss scale is dynamic or off.
+    `patience` is in epochs, `save_every` in steps; None means off. `fixed_scale` is the constant loss scale, if any.
     """
 
     epochs: int
@@ -199,8 +198,8 @@ class StepCallback(Callback):  # type: ignore[misc]
 class EpochCallback(Callback):  # type: ignore[misc]
     """Callback that evaluates after each epoch, appends a line of metrics, and saves the last and the best weights.
 
-    `evaluate()` returns the scores on the val split, or None without a val split. `save(best)` writes a checkpoint. If
-    `best` is True, it writes the best weights first.
+    `evaluate()` returns the scores on the val split, or None without a val split. `save(best)` writes a checkpoint; if
+    `best` is True, the best weights are written first.
     """
 
     def __init__(

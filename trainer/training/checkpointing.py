@@ -18,7 +18,7 @@ from trainer.runs.state import RunState
 
 
 class Checkpointer:
-    """Writer and reader of the checkpoints in `folder`. `started` is the time.perf_counter() of the process start."""
+    """Writer and reader of the checkpoints in `folder`. `started` is time.perf_counter() at process start."""
 
     def __init__(self, folder: Path, plan: RunPlan, step: TrainStep, state: RunState, started: float) -> None:
         self.folder = folder
@@ -28,7 +28,7 @@ class Checkpointer:
         self.started = started
 
     def save(self, best: bool = False) -> None:
-        """Write last.ckpt, which can be resumed. If `best` is True, first write the weights to best.ckpt.
+        """Write last.ckpt, from which a run can be resumed. If `best` is True, first write the weights to best.ckpt.
 
         With --keep N above 1, the latest N checkpoints are also kept as step-*.ckpt.
         """

@@ -18,7 +18,7 @@ def start_from(
 ) -> Iterator[str]:
     """Apply --init (relative to `home`) and --freeze to a network, check --lr-scale, and yield a sentence per change.
 
-    A run that is not `fresh` but resumed ignores --init. Call this function before the optimizer is made and before
+    `fresh` is False for a resumed run, which ignores --init. Call this function before the optimizer is made and before
     mixed precision is applied. Raises TrainerError or ContractError if an option does not fit the model.
     """
     if fresh and config.init is not None:

@@ -49,7 +49,7 @@ def invalid_label(plan: RunPlan, step: int) -> str | None:
     if not plan.task.classifies:
         return None
     per_epoch, batch = plan.effect.pipeline_per_epoch, plan.config.batch_size
-    # The image is included, because MindDataset reads columns that are all in the index from there (measured on 2.10).
+    # Includes the image: MindDataset would read key and label alone from the index (measured on 2.10).
     columns = [plan.dataset.schema.column(role) for role in ("image", "key", "label")]
     rank = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
     with contextlib.suppress(RuntimeError, ValueError, OSError):

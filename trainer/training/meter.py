@@ -11,10 +11,7 @@ BOUNDS = (FEED, COMPUTE, BALANCED)
 
 @dataclass(frozen=True)
 class WaitReport:
-    """Bottleneck at the end of a run on `device`. `data_wait` is the share of time spent waiting for data.
-
-    `bound` is feed, compute or balanced. With data sinking `bound` and `data_wait` are None: neither can be measured.
-    """
+    """Bottleneck (feed, compute or balanced) and data wait (0..1) of a run. With data sinking, both values are None."""
 
     bound: str | None
     data_wait: float | None
@@ -35,13 +32,13 @@ class Meter:
         self.epoch_begin(0.0)
 
     def epoch_begin(self, now: float) -> None:
-        """Reset all measurements, and start to wait for the first batch."""
+        """Reset all measurements, and start the clock at time `now`."""
         self._began = self._free = self._busy = now
         self.steps = self._timed_steps = self._losses = 0
         self._wait_s = self._work_s = self._loss_sum = 0.0
 
     def measured(self) -> dict[str, float]:
-        """Return the measurements of the epoch so far, for a checkpoint; empty before the first step."""
+        """Return the measurements of the current epoch, for a checkpoint, or an empty dict before the first step."""
         if not self.steps:
             return {}
         sums = {"steps": self.steps, "timed_steps": self._timed_steps, "losses": self._losses}
@@ -58,7 +55,7 @@ class Meter:
         self._began -= measured["elapsed_s"]
 
     def step_begin(self, now: float) -> None:
-        """Stop to count waiting time: the batch has arrived."""
+        """Record that the batch arrived at time `now`."""
         self._busy = now
 
     def step_end(self, now: float, loss: float, steps: int = 1) -> None:
@@ -75,7 +72,7 @@ class Meter:
 
     @property
     def loss(self) -> float:
-        """Mean of the losses reported so far."""
+        """Mean loss of the current epoch."""
         return self._loss_sum / self._losses
 
     @property
@@ -85,18 +82,18 @@ class Meter:
 
     @property
     def images_per_s(self) -> float | None:
-        """Throughput of the epoch so far; None before the first timed step."""
+        """Images per second in the current epoch, or None before the first timed step."""
         seconds = self._wait_s + self._work_s
         return self._timed_steps * self.batch_size / seconds if seconds > 0 else None
 
     @property
     def rounded_images_per_s(self) -> float | None:
-        """Throughput as it is stored, with one decimal."""
+        """Images per second with one decimal, as stored in files."""
         return None if self.images_per_s is None else round(self.images_per_s, 1)
 
     @property
     def data_wait(self) -> float | None:
-        """Share of the time spent waiting for data: near 0 if compute-bound. None if not measured."""
+        """Share of the time spent waiting for data, near 0 if compute-bound, or None if not measured."""
         return None if self.sunk else share_of_waiting(self._wait_s, self._work_s)
 
     @property
@@ -111,7 +108,7 @@ def share_of_waiting(wait_s: float, work_s: float) -> float | None:
 
 
 def judge_wait(share: float | None, steps: int) -> str | None:
-    """Return the bottleneck of a run that waited for data for `share` of its time, or None after too few `steps`."""
+    """Return the bottleneck of a run from the `share` of waiting, or None after too few timed `steps`."""
     if share is None or steps < ENOUGH_STEPS:
         return None
     if share <= NEGLIGIBLE_WAIT:

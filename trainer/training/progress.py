@@ -12,7 +12,7 @@ from trainer.training.meter import WaitReport
 class StepReport:
     """Report of a step.
 
-    `data_wait` is the share of time spent waiting for data, None before the first timed step and with data sinking.
+    `data_wait` is the share of time spent waiting for data, or None before the first timed step and with data sinking.
     `images_per_s` is None before the first timed step. `lr` is the learning rate of the last update. `skipped` is the
     number of updates skipped since the start of the run because a gradient overflowed. `best` is the highest val
     accuracy so far, or None. `left_s` is the estimated remaining time in seconds.

@@ -101,7 +101,7 @@ def text_of(*tried: Tried, rates: Rates = RATES, **changes: object) -> str:
 
 def test_gain_in_some_rounds_is_uncertain() -> None:
     text = text_of(trial("--a", "feed", 100, 1.4, 1.45, 0.9), asked_seconds=60.0)
-    assert "- none is certain; see below. Uncertain (--seconds 120 gives a clearer answer):" in text
+    assert "- no setting is certain to help; see below. Uncertain (--seconds 120 gives a clearer answer):" in text
     assert (
         "- --a: faster in 2 of 3 rounds, feed alone 1.40 times as fast (0.90 to 1.45); not measured in the whole"
         in text
@@ -123,7 +123,7 @@ def test_none_is_said_only_if_all_was_tried_and_gained_less_than_five_percent() 
     assert "Tried, no consistent gain: - --a (feed 1.04 times)" in text
     assert "Uncertain" not in text
     left_out = " ".join(doctor_text(replace(FOUND, tried=[], advice=[], left_out=["--amp-level O0"])).split())
-    assert "- none of the settings tried; some settings were not tried, see below." in left_out
+    assert "- none of the tried settings; some settings were not tried, see below." in left_out
     assert "Not measured (--seconds 120 allows more): - --amp-level O0" in left_out
 
 

@@ -36,7 +36,7 @@ def test_error_tables_are_empty_if_every_row_is_correct() -> None:
 
 def test_errors_and_other_files_are_counted_if_there_are_any() -> None:
     assert predict_text(Predicted(3, 0), None) == "3 images"
-    assert predict_text(Predicted(3, 1, 2), None) == "3 images, of which 1 could not be read; 2 files without an image"
+    assert predict_text(Predicted(3, 1, 2), None) == "3 images, of which 1 could not be read; 2 files are not images"
 
 
 def test_written_evaluation_names_its_folder_or_the_reason() -> None:

@@ -68,7 +68,7 @@ def test_a_run_without_traps_has_none(seen: Observation) -> None:
         ),
         (CLEAN, {"short_side": 480}, "large images", "480 pixels, training uses 224", "--resize 256"),
         (CLEAN, {"workers": 2, "workers_asked": 2, "cores_busy": 2.1}, "few workers", "2.1 of 8", "--workers 8"),
-        (CLEAN, {"workers": 2, "cores_busy": 2.1}, "few workers", "with 2 decoding", "free memory"),
+        (CLEAN, {"workers": 2, "cores_busy": 2.1}, "few workers", "with 2 decoding", "free some memory"),
         (CLEAN, {"workers_asked": 64}, "many workers", "64 threads were requested", "--workers 8"),
         (CLEAN, {"cold_per_s": 300.0}, "slow storage", "300 rows/s, 30,000", "local disk"),
         (CLEAN, {"network": True, "storage": "nfs4"}, "network storage", "on nfs4", "local disk"),
