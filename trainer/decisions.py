@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NOT_REQUESTED = "default"
-AS_STARTED = "as this run was started"  # reason for a setting that a resumed run keeps
+AS_STARTED = "as at the start of this run"  # reason for a setting that a resumed run keeps
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ NO_RESUME = "a run of several ranks cannot be resumed"
 
 
 def use_weights(checkpoint: Path | None) -> str:
-    """Return the advice for a run that cannot be resumed: start a new run, from `checkpoint` unless it is None."""
+    """Return the advice for a run that cannot be resumed: start a new run, with the weights of `checkpoint` if any."""
     init = "" if checkpoint is None else f"--init {checkpoint} and "
     return f"to start a new run{' from these weights' if init else ''}, give {init}another --out"
 

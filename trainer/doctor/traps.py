@@ -138,7 +138,7 @@ def python_transforms(run: Observation) -> Trap | None:
         return None
     names = ", ".join(run.python_ops)
     text = f"these transforms of the recipe run in Python: {names}; all threads share one interpreter"
-    remedy = "use operators of mindspore.dataset.vision on uint8, which run in C++"
+    remedy = "use operators of mindspore.dataset.vision on uint8 images: these operators run in C++"
     return Trap("Python transforms", text, remedy, run.feed_limits)
 
 

@@ -56,7 +56,7 @@ class Verdict:
 
 
 def judge(rates: Rates) -> Verdict:
-    """Return the verdict on the measured rates, all above 0."""
+    """Return the verdict on measured rates. All rates must be above 0."""
     slower, faster = sorted((rates.feed, rates.step))
     ratio = faster / slower
     bound = BALANCED if ratio <= 1 + MARGIN else FEED if rates.feed < rates.step else COMPUTE

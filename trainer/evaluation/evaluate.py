@@ -123,7 +123,7 @@ class EvaluationFiles:
 def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> EvaluationFiles | None:
     """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
 
-    Returns None if nothing is written: `checkpoint` is a file and `report` is None. Raises TrainerError if `report`
+    Returns None, and writes nothing, if `checkpoint` is a file and `report` is None. Raises TrainerError if `report`
     cannot be written. If a run folder cannot be written, such as the folder of another user, the result has the error.
     """
     if report is not None:
