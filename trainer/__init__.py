@@ -1,1 +1,1 @@
-"""Trains, evaluates and stores an image classifier from a sealed dataset. Meets dataprep only in `schemas`."""
+"""Train and evaluate an image classifier on a sealed dataset. Code shared with dataprep is in `schemas`."""

@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def main() -> None:
-    """Run the program. If a file of the user shadows one of its modules, name that file and exit."""
+    """Run the program. If a file of the user shadows a module of the program, print the path of the file and exit."""
     shadows = _load_shadows()
     _exit_if(shadows.obstacle("schemas", "trainer"))
     try:

@@ -1,4 +1,4 @@
-"""RunConfig: all options of `trainer run`, flat and frozen; and the lookup of user functions."""
+"""RunConfig, the options of `trainer run`, and the lookup of user functions."""
 
 import dataclasses
 import importlib
@@ -17,10 +17,10 @@ from trainer.errors import TrainerError, WrongUsage, nearest
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The requested settings. None means "not requested": the device, the recipe or the model then decides.
+    """Requested settings of a run. None means "not requested"; the value then depends on device, recipe or model.
 
-    `lr` is the peak of the schedule at this batch size. `warmup_epochs` may be a fraction. Sizes are in pixels.
-    `freeze` has prefixes of parameter names, `lr_scale` PREFIX=FACTOR.
+    `lr` is the peak learning rate at `batch_size`. `warmup_epochs` may be a fraction. `image_size` is in pixels.
+    `freeze` has prefixes of parameter names. `lr_scale` has items of the form PREFIX=FACTOR.
     """
 
     dataset: str
@@ -79,23 +79,23 @@ class RunConfig:
 
     @property
     def profile_steps(self) -> tuple[int, int] | None:
-        """First and last step to profile, counted from 1; raise WrongUsage unless `profile` has the form A..B."""
+        """First and last step to profile, counted from 1. Raises WrongUsage unless `profile` has the form A..B."""
         if self.profile is None:
             return None
         first, dots, last = self.profile.partition("..")
         if not (dots and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
             raise WrongUsage(
-                f"--profile {self.profile} is not a range of steps; give the first and the last, as in 10..15"
+                f"--profile {self.profile} is not a range of steps; give the first and the last step, as in 10..15"
             )
         return int(first), int(last)
 
     def to_json(self) -> str:
-        """Return the form stored in run folders and checkpoints."""
+        """Return the configuration as JSON, as stored in run folders and checkpoints."""
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
-        """Return a stored configuration; raise TrainerError for an unknown key."""
+        """Return the configuration with the stored `values`. Raises TrainerError if a key is unknown."""
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
@@ -106,13 +106,13 @@ class RunConfig:
 
 
 def is_own(name: str) -> bool:
-    """Return True if `name` has the form `module:function`. Imports nothing."""
+    """Return True if `name` has the form `module:function`. Nothing is imported."""
     module, colon, function = name.partition(":")
     return bool(colon and module and function.isidentifier())
 
 
 def is_installed(package: str) -> bool:
-    """Return True if the package can be imported. Imports nothing."""
+    """Return True if the package can be imported. Nothing is imported."""
     if package in sys.modules:
         return sys.modules[package] is not None
     return bool(package) and importlib.util.find_spec(package) is not None
@@ -121,7 +121,7 @@ def is_installed(package: str) -> bool:
 def check_module(kind: str, name: str, folder: Path) -> None:
     """Raise WrongUsage if the package of `module:function` is neither installed nor in `folder`.
 
-    Imports nothing, so it does not check the function. `kind` is as in find_function.
+    Nothing is imported, so the function is not checked. `kind` is as in find_function.
     """
     package = name.partition(":")[0].partition(".")[0]
     here = importlib.machinery.PathFinder.find_spec(package, [str(folder)])
@@ -130,10 +130,10 @@ def check_module(kind: str, name: str, folder: Path) -> None:
 
 
 def find_function(kind: str, name: str, folder: Path) -> Callable[..., Any]:
-    """Return the function `module:function`; the module may also be in `folder`.
+    """Import and return the function `module:function`. The module may be installed or in `folder`.
 
-    `kind` ("model", "recipe") is used in messages. Raise WrongUsage if there is no such module or function; errors
-    inside the module keep their traceback.
+    `kind` ("model" or "recipe") is used in messages. Raises WrongUsage if the module or the function does not exist.
+    Errors inside the module keep their traceback.
     """
     module_name, _, function_name = name.partition(":")
     if str(folder) not in sys.path:

@@ -1,4 +1,4 @@
-"""Errors that the trainer raises on purpose, each with its exit code; cli/program.py prints them."""
+"""Exceptions for expected errors, each with an exit code. cli/program.py prints the messages."""
 
 import difflib
 import errno
@@ -15,7 +15,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used
 _FILES = {errno.EMFILE: "too many open files", errno.ENFILE: "the system has too many open files"}
 _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
-# What MindSpore's C++ code, which raises RuntimeError, may have from strerror. Not ENOMEM, which is seldom a disk's.
+# Errors whose strerror text may be in a RuntimeError of MindSpore's C++ code. A disk seldom causes ENOMEM or EAGAIN.
 _NATIVE = (PASSING_ERRORS | _CLOSED | _FULL.keys()) - {errno.ENOMEM, errno.EAGAIN}
 _TEXTS = {os.strerror(number): number for number in _NATIVE}
 _PATH = re.compile(r"(?<![\w.])/[^\s'\",;:\])]+")
@@ -24,13 +24,13 @@ NO_RESUME = "a run of several ranks cannot be resumed"
 
 
 def use_weights(checkpoint: Path | None) -> str:
-    """Return the advice for a run that cannot be resumed: start another one, from its weights if it has any."""
+    """Return the advice for a run that cannot be resumed: start a new run, with the weights of `checkpoint` if any."""
     init = "" if checkpoint is None else f"--init {checkpoint} and "
     return f"to start a new run{' from these weights' if init else ''}, give {init}another --out"
 
 
 class TrainerError(Exception):
-    """A request that cannot be met; the text says what is wrong, where, and what to do next."""
+    """A request that cannot be fulfilled. The message says what is wrong, where, and what to do next."""
 
     exit_code = 1
 
@@ -48,16 +48,16 @@ class Unlisted(TrainerError):
 
 
 class Busy(TrainerError):
-    """A resource is temporarily unavailable (a lock, a disk, a network share): try again later."""
+    """A resource (lock, disk, network share) that is temporarily unavailable. Trying again later may help."""
 
     exit_code = 75
 
 
 class Interrupted(Exception):
-    """A run of `ranks` processes that a signal stopped; `saved` is its last checkpoint, if any."""
+    """Stop of a run of `ranks` processes by the signal `signum`. `saved` is the last checkpoint, or None."""
 
     def __init__(self, signum: int, saved: Path | None, ranks: int = 1) -> None:
-        way = "resume it with the same command and --resume" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
+        way = "resume with the same command and --resume" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
         where = f"; the last checkpoint is {saved}; {way}" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = exit_code(signum)
@@ -72,9 +72,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def disk_error(error: OSError, what: str = "", advice: str = "") -> TrainerError:
-    """Return the TrainerError to raise in place of `error`; it is Busy when trying again may help.
+    """Return the TrainerError to raise instead of `error`, of type Busy if trying again may help.
 
-    `what` describes the failed action (default: the file's name); `advice` is used when there is no more specific one.
+    `what` describes the failed action; the default is the file name. `advice` tells the user what to do next. A
+    full disk, too many open files and temporary errors have their own advice.
     """
     number, file = error.errno, what or name_of(error)
     again = "run the same command again"
@@ -93,14 +94,14 @@ def disk_error(error: OSError, what: str = "", advice: str = "") -> TrainerError
 
 
 def name_of(error: OSError) -> str:
-    """Return the name of the file in an error, or a placeholder if it has none."""
+    """Return the name of the file in an error, or a placeholder if the error has no file name."""
     if isinstance(error.filename, (str, bytes)):
         return os.fsdecode(error.filename)
     return "a file or stream"
 
 
 def disk_error_behind(error: BaseException) -> OSError | None:
-    """Return the OSError that `error` was raised from, or whose text MindSpore's C++ code put into it; else None."""
+    """Return the OSError that caused `error`, possibly as text in a message of MindSpore's C++ code, or None."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError):
@@ -115,7 +116,7 @@ def disk_error_behind(error: BaseException) -> OSError | None:
 
 
 def raise_disk_error(error: BaseException, path: Path | None = None) -> None:
-    """Raise the OSError behind `error`, if any (see disk_error_behind), with `path` as its file name."""
+    """Raise the OSError that caused `error`, if any (see disk_error_behind), with `path` as its file name."""
     if (behind := disk_error_behind(error)) is not None:
         if path is not None:
             behind.filename = str(path)
@@ -123,7 +124,7 @@ def raise_disk_error(error: BaseException, path: Path | None = None) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of a MindSpore error that states the cause: the first marked [ERROR], else the first."""
+    """Return the line of a MindSpore error with the cause: the first line marked [ERROR], or the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     marked = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
     return next(iter([*marked, *lines]), type(error).__name__)

@@ -46,21 +46,21 @@ from trainer.training.callbacks import ActiveRun, EpochCallback, Schedule, StepC
 from trainer.training.checkpointing import Checkpointer
 from trainer.training.lineage import invalid_label, undecodable, write_nonfinite
 from trainer.training.logs import log_callbacks
-from trainer.training.meter import UNMEASURED, Meter, bottleneck, judge_wait, share_of_waiting
+from trainer.training.meter import Meter, WaitReport, judge_wait, share_of_waiting
 from trainer.training.outputs import evaluate_network
 from trainer.training.progress import Progress, Silent
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path = Path()) -> TrainResult:
-    """Train as configured until done or until `stop` has a signal; all results are in the run folder.
+    """Train as configured, write all results into the run folder, and return a summary.
 
-    A run that exists there is resumed from its last checkpoint; `home` is as in RunPlan. Raises TrainerError and
-    ContractError before anything is compiled, and Interrupted after a signal.
+    An existing run is resumed from its last checkpoint. `progress` receives the reports. `home` is as in RunPlan.
+    Raises TrainerError or ContractError if the run cannot start or fails, and Interrupted if `stop` has a signal.
     """
     started = time.perf_counter()
     plan = plan_run(config, this_machine(config.device), start_settings(config.out), home)
     effect = plan.effect
-    if not effect.shard_id:  # only rank 0 checks; the other ranks wait for it to join them
+    if not effect.shard_id:  # only rank 0 checks; the other ranks wait until rank 0 joins
         check_start(plan)
         check_data(plan, plan.used_splits, stop.check)
     if effect.shard_id:
@@ -113,10 +113,10 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
 def _train_epochs(
     plan: RunPlan, step: TrainStep, schedule: Schedule, state: RunState, stop: StopSignals, callbacks: list[Any]
 ) -> None:
-    """Train to the end of the run or until `stop`, with one pipeline per epoch or one for all remaining epochs.
+    """Train until the run is complete or `stop` has a signal, with a pipeline per epoch or a pipeline for all epochs.
 
-    Both read the same rows: the order of epoch e with seed s is that of epoch 0 with seed s + e (measured on 2.10). A
-    new Model of the same step is not compiled again.
+    Both kinds of pipeline read the rows in the same order: epoch e with seed s equals epoch 0 with seed s + e (measured
+    on 2.10). MindSpore does not compile the step again for a new Model.
     """
     config, effect = plan.config, plan.effect
     while state.evaluated and not schedule.is_over(state) and stop.signum is None:
@@ -131,7 +131,7 @@ def _train_epochs(
             call.make(Model(step), epochs, batches, callbacks)
         except RuntimeError:
             if (problem := invalid_label(plan, state.step)) is not None:
-                raise ContractError(f"{plan.folder}: {problem}; restore the set from a copy, or shard again") from None
+                raise ContractError(f"{plan.folder}: {problem}; restore the dataset or shard again") from None
             raise
         del batches  # ends the pipeline, which makes MindSpore's AutoTune write its result
 
@@ -166,16 +166,16 @@ def _start_or_resume(checkpointer: Checkpointer, progress: Progress, config: Run
 
 
 def _replay(plan: RunPlan, state: RunState) -> str:
-    """Return a phrase for what the pipeline does before the first new step."""
+    """Return a phrase on the batches that the pipeline skips or replays before the first new step."""
     start, effect = state.step % plan.steps, plan.effect
     if effect.sink and not plan.config.exact_resume:
-        return "; the pipeline skips to it, with new random augmentation"
+        return "; the pipeline skips to this step, with new random augmentation"
     if not effect.pipeline_per_epoch and state.step:
-        return f"; the pipeline first replays all {many(state.step, 'batch', 'batches')} before it"
+        return f"; the pipeline first replays {many(state.step, 'earlier batch', 'earlier batches')}"
     if not start:
         return ""
     elapsed_s = state.meter.get("elapsed_s", 0.0)
-    at_most = f", in less than the {elapsed_s:.0f} s of their training" if elapsed_s >= 1 else ""
+    at_most = f", in less than {elapsed_s:.0f} s" if elapsed_s >= 1 else ""
     return f"; the pipeline first replays {many(start, 'batch', 'batches')} of this epoch{at_most}"
 
 
@@ -195,8 +195,9 @@ def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | No
     scores = evaluate_network(network, task, batches, size, stop.check)
     scores = sum_scores(scores) if ranks > 1 else scores
     if scores.rows != plan.val_split.rows:
-        count = f"read {many(scores.rows, 'row')} of the {plan.val_split.rows} sealed ones from val"
-        raise TrainerError(f"{count}; run 'dataprep verify'")
+        raise TrainerError(
+            f"val has {many(plan.val_split.rows, 'sealed row')}, but {scores.rows} were read; run 'dataprep verify'"
+        )
     return scores
 
 
@@ -221,9 +222,7 @@ def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> Tr
         skipped=skipped,
         warning=warn_of_skipped(skipped, updates, overflow_advice(plan.effect.precision.fixed_scale)),
     )
-    if bound is not None and share is not None:
-        progress.note(bottleneck(bound, share, plan.effect.device))
-    elif plan.effect.sink:
-        progress.note(UNMEASURED)
+    if bound is not None or plan.effect.sink:
+        progress.bottleneck(WaitReport(bound, share, plan.effect.device))
     write_whole(run / RESULT, result.to_json())
     return result

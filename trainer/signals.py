@@ -1,4 +1,4 @@
-"""Stop signals, recorded until the current step or batch is done."""
+"""Stop signals: recorded on arrival, and handled after the current step or batch."""
 
 import os
 import signal
@@ -10,12 +10,12 @@ from trainer.errors import Interrupted
 
 
 class StopSignals:
-    """Context that records the first stop signal in `signum`; a second one ends the process at once.
+    """Context manager that records the first stop signal in `signum`. A second signal ends the process at once.
 
-    schemas.process.stop_signals lists the signals. A thread waits for them, and they are blocked in all other threads;
-    a handler does not work, because each graph run installs MindSpore's own, which turns SIGINT into SIGTERM (measured
-    on 2.10). Enter the context before importing MindSpore and NumPy: their threads inherit the mask. `tell` receives
-    one message. Outside the context no signal is recorded.
+    schemas.process.stop_signals lists the signals. A thread waits for the signals; all other threads block them. A
+    signal handler does not work: each graph run installs MindSpore's handler, which turns SIGINT into SIGTERM (measured
+    on 2.10). Enter the context before importing MindSpore and NumPy: their threads inherit the signal mask. `tell` is
+    called with a message when the first signal arrives.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:

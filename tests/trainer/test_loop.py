@@ -130,6 +130,6 @@ def test_wrong_option_leaves_nothing(wrong: dict[str, object], sentence: str, st
 
 
 def test_non_finite_loss_stops_the_run_with_advice(stripes: Path, cpu: InEffect) -> None:
-    sentence = r"diverged; the batch has inputs from .* of the images train/.*; try a lower --lr"
+    sentence = r"diverged; the batch has inputs from .* and the images train/.*; try a lower --lr"
     with pytest.raises(TrainerError, match=sentence):
         train(replace(QUICK, dataset=str(stripes), optimizer="sgd", lr=1e30, warmup_epochs=0, weight_decay=1.0))

@@ -41,7 +41,7 @@ def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path
     told = err.splitlines()
     assert {re.split(r"\s{2,}", line)[0] for line in told[1:-2]} <= {"device", "CPU kernels", "amp level"}, err
     assert told[-2].startswith("plain defaults, shown with -v")
-    assert told[-1] == "written to mine/eval/val; 'trainer report mine' makes a page of it"
+    assert told[-1] == "written to mine/eval/val; use 'trainer report mine' to make a page of it"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -94,7 +94,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
     shutil.copytree(tmp_path / "killed", tmp_path / "other")
     code, _, err = finish(start(*command, "killed", cwd=tmp_path, cores=cores[:1]))
     assert code == 0, err
-    assert re.search(r"^workers +default +2 +as this run was started", err, re.MULTILINE)
+    assert re.search(r"^workers +default +2 +as at the start of this run", err, re.MULTILINE)
     [warning] = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert (
         "this run was started on 2 cores, this process may use 1; the weights will differ in the last bits" in warning

@@ -53,7 +53,7 @@ def test_recorded_signal_raises_interrupted() -> None:
 @pytest.mark.parametrize(
     ("ranks", "way"),
     [
-        (1, "resume it with the same command and --resume"),
+        (1, "resume with the same command and --resume"),
         (
             2,
             "a run of several ranks cannot be resumed; to start a new run from these weights, "

@@ -1,1 +1,1 @@
-"""The command line of trainer: the only place that prints or exits."""
+"""Command line of trainer. No other package prints or exits."""

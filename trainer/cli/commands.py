@@ -1,4 +1,4 @@
-"""The commands. Only this file prints results and exits; heavy modules are imported inside the functions."""
+"""Commands of trainer. Only this file prints results and exits. Heavy modules are imported inside the functions."""
 
 import contextlib
 import dataclasses
@@ -154,13 +154,13 @@ def _train(config: RunConfig, verbose: bool) -> TrainResult:
     with _stop_signals() as stop:
         from trainer.loop import train
 
-        with contextlib.redirect_stdout(sys.stderr):  # where MindSpore's monitors and its profiler print
+        with contextlib.redirect_stdout(sys.stderr):  # MindSpore's monitors and profiler print to stdout
             return train(config, make_progress(sys.stderr, config.log_every, verbose), stop, Path.cwd())
 
 
 def _stop_signals() -> StopSignals:
-    # Enter it before the heavy imports: their threads must not receive the signals.
-    # A rank prints nothing: its launcher does.
+    # Enter the context before the heavy imports: their threads must not receive the signals.
+    # A launched rank prints nothing, because its launcher prints the message.
     return StopSignals(tell=lambda note: None if rank.launched() else click.echo(note, err=True))
 
 
@@ -176,7 +176,7 @@ def _stop_signals() -> StopSignals:
     show_default=True,
     help="Number of images with the highest loss to list.",
 )
-@click.option("--report", type=PathType(), help="Folder for tables and pictures. [default: RUN/eval/<split>]")
+@click.option("--report", type=PathType(), help="Folder for tables and thumbnails. [default: RUN/eval/<split>]")
 @device_options
 @output_options
 def evaluate(
@@ -189,7 +189,7 @@ def evaluate(
     verbose: bool,
     **settings: Any,
 ) -> None:
-    """Evaluate a checkpoint on DATASET; each image is counted once.
+    """Evaluate a checkpoint on DATASET. Each image is counted once.
 
     If CHECKPOINT is a run folder, its best checkpoint is used. The confusion matrix and the worst images are then saved
     for `trainer report`.
@@ -204,10 +204,11 @@ def evaluate(
         evaluation = evaluate_checkpoint(
             Path(checkpoint), Path(dataset), split, config, settings_shower(verbose), stop.check, worst, Path.cwd()
         )
-        # Printed before it is saved: the score must not be lost if the folder cannot be written.
+        # The score is printed before it is saved, because it must not be lost if the folder cannot be written.
         _print(json.dumps(evaluation.to_dict()) if as_json else text.eval_text(evaluation))
-        note = write_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
-    click.echo(note, err=True, nl=bool(note))
+        written = write_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
+    if written is not None:
+        click.echo(text.written_text(written), err=True)
 
 
 @cli.command(short_help="Predict the classes of images.")
@@ -246,7 +247,7 @@ def predict(
     """Predict the classes of images. INPUT is one or more folders or files, or one sealed dataset.
 
     Image files are processed as `dataprep shard` processed the training data. A file that cannot be read gets a row
-    with its error; the others are predicted.
+    with its error; the other files are predicted.
 
     Example: trainer predict runs/dataset-1 photos --top 3 --out predictions.csv
     """
@@ -326,7 +327,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     for run, missing in page.missing.items():
         for one in missing:
             click.echo(f"{run}: {one.file}: {one.why}", err=True)
-    _print(_as_json(page) if as_json else text.report_text(page))
+    _print(text.report_json(page) if as_json else text.report_text(page))
 
 
 @cli.command(short_help="Find the bottleneck and try faster settings.")
@@ -341,11 +342,11 @@ def doctor(seconds: float, as_json: bool, verbose: bool, **settings: Any) -> Non
     """
     before_mindspore(verbose)
     with _stop_signals() as stop:
-        from trainer.cli.doctor_text import doctor_text
+        from trainer.cli.doctor_text import doctor_text, note_text
         from trainer.doctor.diagnose import diagnose
 
         config, home = RunConfig(**settings), Path.cwd()
-        diagnosis = diagnose(config, seconds, lambda note: click.echo(note, err=True), stop, home)
+        diagnosis = diagnose(config, seconds, lambda note: click.echo(note_text(note), err=True), stop, home)
     _print(_as_json(diagnosis) if as_json else doctor_text(diagnosis))
 
 
@@ -366,11 +367,11 @@ def bench(against: Path | None, seconds: float, as_json: bool, verbose: bool, **
     """
     before_mindspore(verbose)
     with _stop_signals() as stop:
-        from trainer.cli.doctor_text import bench_text
+        from trainer.cli.doctor_text import bench_text, note_text
         from trainer.doctor.bench import compare
 
         config, home = RunConfig(**settings), Path.cwd()
-        comparison = compare(config, against, seconds, lambda note: click.echo(note, err=True), stop, home)
+        comparison = compare(config, against, seconds, lambda note: click.echo(note_text(note), err=True), stop, home)
     _print(_as_json(comparison) if as_json else bench_text(comparison))
 
 

@@ -9,20 +9,41 @@ from trainer.doctor.advice import Advice, recommended
 from trainer.doctor.bench import FILES, PYTHON, Comparison
 from trainer.doctor.convolution import is_reference
 from trainer.doctor.diagnose import Diagnosis
+from trainer.doctor.notes import BottleneckFound, Checking, Measuring, Note, SkippedFiles, Trying, WritingSample
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN
 from trainer.doctor.stages import Measured
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
 WIDTH = 80
-SHORT = 0.9  # of the limit: a loop below it that hardly waits for data is short of cores
-EVEN = 1.1  # times the speed of files: below it the text explains what shards are good for
-BUSY = 0.5  # of the cores: other work is mentioned from this load on
-MANY = 10  # shares from here on are shown as multiples
-LEAST_SHARE = 0.01  # of the time of the feed: smaller shares are left out
+SHORT = 0.9  # share of the limit; a slower loop that hardly waits for data is short of cores
+EVEN = 1.1  # speedup over files; below it, the text says when shards are faster
+BUSY = 0.5  # load per core, above which the text mentions other programs
+MANY = 10  # larger shares are shown as multiples
+LEAST_SHARE = 0.01  # smaller shares of the time of the feed are left out
 AMP = "--amp-level "
 NAMES = {"read": "read records", "decode": "+ decode", "feed": "+ batch and copy: the feed"}
 BOUNDS = {FEED: "Feed-bound", COMPUTE: "Compute-bound", BALANCED: "Balanced"}
 PARTS = {"read": "reading", "decode": "decoding", "augment": "recipe", "batch": "batching"}
+
+
+def note_text(note: Note) -> str:
+    """Return a progress note as one line."""
+    match note:
+        case Checking():
+            return f"checking {note.folder}"
+        case Measuring():
+            return f"measuring for about {note.seconds:.0f} s{', starting with compilation' if note.compiles else ''}"
+        case BottleneckFound():
+            return f"bottleneck: {note.bound}, at most {note.images_per_s:.3g} images/s; trying remedies"
+        case Trying():
+            rows = "" if note.rows is None else f" on {many(note.rows, 'row')}"
+            folder = "" if note.folder is None else f" in {note.folder}"
+            return f"trying {', '.join(note.flags)}{rows}{folder}{' in the whole loop' if note.in_loop else ''}"
+        case WritingSample():
+            sample = f"{note.rows} of {many(note.all_rows, 'row')} as files and as a shard"
+            return f"writing {sample} (at most {note.most_bytes >> 20} MiB)"
+        case SkippedFiles():
+            return f"skipped in {note.folder}: {', '.join(f'{n:,} {reason}' for reason, n in note.counts.items())}"
 
 
 def doctor_text(diagnosis: Diagnosis) -> str:
@@ -51,7 +72,7 @@ def doctor_text(diagnosis: Diagnosis) -> str:
 
 
 def _convolutions(diagnosis: Diagnosis) -> list[str]:
-    """Describe the convolution that oneDNN runs, and the one that it would run without the trainer's limit."""
+    """Return a paragraph on the convolution in effect, compared with the convolution without the trainer's limit."""
     if diagnosis.convolutions is None:
         return []
     now, other = diagnosis.convolutions.in_effect, diagnosis.convolutions.other
@@ -60,14 +81,14 @@ def _convolutions(diagnosis: Diagnosis) -> list[str]:
         names = ", ".join(name for name in other.implementations if is_reference(name))
         longer = other.milliseconds / now.milliseconds
         text += (
-            f" Without the limit that trainer sets it takes {longer:.3g} times as long, on oneDNN's reference path "
-            f"({names}): set {ONEDNN}={now.level} in your own programs."
+            f" Without the limit that trainer sets, the convolution takes {longer:.3g} times as long, on oneDNN's "
+            f"reference path ({names}): set {ONEDNN}={now.level} in your own programs."
         )
     return ["\n".join(_wrapped(text))]
 
 
 def bench_text(comparison: Comparison) -> str:
-    """Return the table, and in one sentence how much faster shards are."""
+    """Return the table of sources and a sentence with the speedup of shards."""
     source = "written from a sample of the rows" if comparison.images is None else f"in {comparison.images}"
     if comparison.skipped:
         source += f" (skipped: {', '.join(f'{count:,} {reason}' for reason, count in comparison.skipped.items())})"
@@ -90,7 +111,7 @@ def bench_text(comparison: Comparison) -> str:
         f" in Python threads: {shards} instead of {many(comparison.files, 'file')}."
     )
     if gains[FILES] < EVEN:
-        gain += " Both decode in C++; opening many files costs more on cold or remote storage."
+        gain += " Both sources decode in C++; opening many files takes longer on cold or remote storage."
     return "\n\n".join(["\n".join(_wrapped(head)), "\n".join(table), "\n".join(_wrapped(gain))])
 
 
@@ -105,7 +126,7 @@ def _table(diagnosis: Diagnosis) -> Iterable[str]:
     for one in diagnosis.tried:
         if one.flags.startswith(AMP) and one.part == "step":
             name = f"step alone, {one.flags.removeprefix(AMP)}"
-            rate = step * one.gain  # as if measured at the same time
+            rate = step * one.gain  # as if both levels were measured at the same time
             yield f"{name:<34}{number(rate):>10}{share(rate / limit):>10}"
     if diagnosis.sink not in ("on", "off"):
         yield f"{'whole loop, sink on':<34}{'n/a':>10}  {diagnosis.sink}"
@@ -129,16 +150,16 @@ def _verdict(diagnosis: Diagnosis) -> str:
     by = {
         FEED: f"{pace}, {verdict.ratio:.1f} times as many. {_of_the_feed(diagnosis)}",
         COMPUTE: f"{pace}; the feed is {verdict.ratio:.1f} times as fast as needed.",
-        BALANCED: f"{pace}, within a tenth of each other: only a change to both helps. {_of_the_feed(diagnosis)}",
+        BALANCED: f"{pace}, within a tenth of each other: only changes to both help. {_of_the_feed(diagnosis)}",
     }[verdict.bound]
     shared = ""
     if verdict.shared:
         cores = many(diagnosis.cores, "core")
-        shared = f" Both share {cores}, so the loop cannot exceed {number(verdict.limit)} images/s."
+        shared = f" Feed and step share {cores}, so the loop cannot exceed {number(verdict.limit)} images/s."
     reached = f"{number(loop.images_per_s)} images/s, {share(loop.images_per_s / verdict.limit)} of the limit"
     short = ""
     if loop.data_wait is not None and loop.data_wait < MARGIN and loop.images_per_s < SHORT * verdict.limit:
-        short = " It is short of cores, not of data: other programs use them, or feed and step compete for them."
+        short = " The loop is short of cores, not of data: other programs use cores, or feed and step compete."
     return f"{by}{shared} The whole loop reaches {reached}{wait}.{short}"
 
 
@@ -149,7 +170,7 @@ def _of_the_feed(diagnosis: Diagnosis) -> str:
 
 
 def _other_work(diagnosis: Diagnosis) -> list[str]:
-    """Return a note if the machine was busy with other work before the measurement."""
+    """Return a paragraph if other programs were busy before the measurement."""
     if diagnosis.load < BUSY * diagnosis.cores:
         return []
     text = (
@@ -164,9 +185,9 @@ def _helped(diagnosis: Diagnosis) -> list[str]:
     if helped:
         return helped
     if any(one.outcome == UNCERTAIN for one in diagnosis.advice):
-        return ["none is certain; see below."]
+        return ["no setting is certain to help; see below."]
     if diagnosis.left_out:
-        return ["none of those tried; some were not tried, see below."]
+        return ["none of the tried settings; some settings were not tried, see below."]
     return [f"none. {ALTERNATIVES[diagnosis.verdict.bound]}"]
 
 
@@ -178,7 +199,7 @@ def _recommendation(advice: Advice) -> str:
         rise = f"{one.part} alone (the other stage takes almost no time) {rise}"
     spread = f"({one.lowest:.2f} to {one.highest:.2f} in {one.rounds} rounds)"
     price = f" ({(alone or one).price})" if (alone or one).price else ""
-    limit = f"; the stages allow {advice.gain:.2f} times in a long run" if advice.is_capped else ""
+    limit = f"; at most {advice.gain:.2f} times in a long run" if advice.is_capped else ""
     return f"{one.flags}: {rise}, {one.gain:.2f} times as fast {spread}{limit}{part}{price}"
 
 
@@ -199,7 +220,7 @@ def _longer(diagnosis: Diagnosis) -> str:
 ALTERNATIVES = {
     FEED: "Alternatives: more cores, or smaller images (--image-size).",
     COMPUTE: "Alternatives: a smaller --model or --image-size, or a faster device.",
-    BALANCED: "Alternatives: a smaller --image-size, which speeds up both.",
+    BALANCED: "Alternatives: a smaller --image-size, which speeds up feed and step.",
 }
 
 
@@ -235,5 +256,5 @@ def number(rate: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share of the limit as per cent, or as a multiple if it is large."""
+    """Return a share of the limit as per cent, or as a multiple if the share is large."""
     return f"{value:.0%}" if value < MANY else f"{value:,.0f} x"

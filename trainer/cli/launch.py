@@ -1,9 +1,9 @@
 """Start the ranks of a run on this host with MindSpore's msrun, and end them together.
 
-msrun starts each rank in its own session with its output in a log file, exits a minute after a rank has died (measured
-on 2.10), and leaves all ranks running on SIGTERM. So each rank writes its process number and its exit code into files,
-and the launcher watches those. Only rank 0 receives a signal: it saves after its step; the other ranks are then killed.
-A process whose parent dies is killed by the kernel.
+msrun starts each rank in its own session and writes its output to a log file. msrun exits only a minute after a rank
+has died (measured on 2.10), and SIGTERM to msrun leaves all ranks running. So each rank writes its process ID and exit
+code to files that the launcher watches. Only rank 0 receives a signal and saves after its step; the other ranks are
+then killed. The kernel kills a process whose parent dies.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from trainer.signals import StopSignals
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
-GRACE_S = 5.0  # for the other ranks, after rank 0 has ended
+GRACE_S = 5.0  # seconds that the other ranks have after rank 0 has ended
 LAST_LINES = 12
 RANK_0_ENDED = "rank 0 has ended"
 LOGS = "ranks"  # folder of the logs, in the run folder
 
-# Run as each rank and as msrun itself. {home} is the folder of this package, which may not be on the path. It replaces
-# the working directory, where files of the user may have the names of modules.
+# Programs of a rank and of msrun. {home} is the folder of this package, which may not be on the path. It replaces the
+# working directory on the path, where a file of the user may shadow a module.
 RANK = """import json, sys
 sys.path[0] = {home!r}
 from trainer.cli import launch
@@ -63,7 +63,7 @@ class LaunchResult:
 
 
 def stay_with_parent() -> None:
-    """Have this process killed when its parent dies, and unblock the signals that the launcher has blocked."""
+    """Let the kernel kill this process when its parent dies, and unblock the signals that the launcher has blocked."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     if rank.launched() and rank.role() == rank.WORKER:
@@ -73,11 +73,11 @@ def stay_with_parent() -> None:
 def launch(
     arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None
 ) -> LaunchResult:
-    """Run `trainer` with `arguments` as `ranks` processes and copy the log of rank 0 to `stream`. msrun binds each rank
-    to its cores or NUMA node if `bind` is core or numa.
+    """Run `trainer` with `arguments` as `ranks` processes. Copy the log of rank 0 to `stream` and return its result.
 
-    After an exit code other than 0, rank 0 has reported the error. Raises Interrupted if a signal came before rank 0
-    had started, and TrainerError with the last lines of the log if a rank died.
+    If `bind` is core or numa, msrun binds each rank to its own cores or NUMA node. If the exit code is not 0, rank 0
+    has reported the error. Raises Interrupted if a signal came before rank 0 had started, and TrainerError with the
+    last lines of the log if a rank died.
     """
     folder = Path(tempfile.mkdtemp(prefix="trainer-ranks-"))
     log = LogTail(folder / "worker_0.log", stream)
@@ -109,7 +109,7 @@ def _result(folder: Path, ending: str, stop: StopSignals) -> LaunchResult:
 
 
 def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
-    """Return why the run is over, or an empty string: rank 0 ended, another rank failed, or msrun ended."""
+    """Return the reason for the end of the run (rank 0 ended, a rank failed, msrun ended), or an empty string."""
     dead = [each for each in range(ranks) if _died(folder, each)]
     if dead:
         time.sleep(GRACE_S / 2)  # msrun logs the exit code
@@ -126,7 +126,7 @@ def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str
 
 
 def _died(folder: Path, number: int) -> bool:
-    """Return True if the rank is gone without having written its exit code."""
+    """Return True if the rank has ended without writing its exit code."""
     pid = _read(folder, "pid", number)
     return pid is not None and not _alive(int(pid)) and _read(folder, "end", number) is None
 
@@ -204,15 +204,15 @@ def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> 
 def _folder_of_python(folder: Path) -> Path:
     """Return a folder in which `python` is this interpreter.
 
-    msrun starts the `python` of PATH, which may be missing (in a virtual environment, on Debian).
+    msrun starts the `python` in PATH, which may be another interpreter (virtual environments) or missing (Debian).
     """
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     if os.access(python, os.X_OK):
         return folder
-    # A disk mounted noexec runs no scripts, but links to programs on other disks work. A virtual environment, though,
-    # is recognised by the folder of its interpreter, and always has a `python`.
+    # A disk mounted noexec runs no scripts, but links to programs on other disks work. Python recognises a virtual
+    # environment by the folder of the interpreter, so a `python` in that folder is preferred to a link.
     beside = Path(sys.executable).with_name("python")
     if beside.exists() and beside.samefile(sys.executable):
         return beside.parent
@@ -222,7 +222,7 @@ def _folder_of_python(folder: Path) -> Path:
 
 
 def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str]:
-    """Return the options of msrun for `ranks` processes on this host. msrun tails no log: the launcher does."""
+    """Return the options of msrun for `ranks` processes on this host. The launcher, not msrun, copies the log."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -251,7 +251,7 @@ def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
 
 
 class LogTail:
-    """Copy the lines of a growing log to a stream, without MindSpore's [INFO] lines."""
+    """Tail of a growing log, copied to a stream without MindSpore's [INFO] lines."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
         self.path = path
@@ -259,7 +259,7 @@ class LogTail:
         self.offset = 0
 
     def copy_new(self) -> None:
-        """Copy the whole lines written since the last call."""
+        """Copy the complete lines written since the last call."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             file.seek(self.offset)
             new = file.read()

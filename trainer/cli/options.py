@@ -20,7 +20,7 @@ MODEL_HELP = f"Model: {', '.join(MODELS)}, mindcv:NAME, or your own as module:fa
 CONFIG_HELP = (
     "TOML file with option values. Command-line options override it; a repeated option replaces the list in the file."
 )
-# Options of one call, not of a run. Keys are written with dashes.
+# Options of a command line, not of a run. Keys are written with dashes.
 NOT_IN_A_FILE = {"config", "dataset", "help", "as-json", "verbose", "dry-run", "preview", "plan-cores", "plan-memory"}
 BY_DEVICE = "[default: depends on the device]"
 
@@ -114,11 +114,11 @@ training_options = options(
         shell_complete=_offer(RECIPES),
     ),
     option("--image-size", type=IntRange(16, 4096), help="Image side in pixels. [default: depends on the recipe]"),
-    option("--mixup", type=FloatRange(0, 10), help="mixup alpha; 0 disables it."),
+    option("--mixup", type=FloatRange(0, 10), help="mixup alpha; 0 disables mixup."),
     option(
         "--cutmix",
         type=FloatRange(0, 10),
-        help="CutMix alpha; 0 disables it. If --mixup is also set, each batch uses one of the two.",
+        help="CutMix alpha; 0 disables CutMix. If --mixup is also set, each batch uses one of the two.",
     ),
     option("--erasing", type=FloatRange(0, 1), help="Probability of erasing a square region of an image."),
     option("--init", type=PathType(), help="Run folder or checkpoint with the initial weights."),
@@ -136,7 +136,7 @@ training_options = options(
     option(
         "--lr",
         type=FloatRange(0, min_open=True),
-        help="Peak learning rate; not scaled. [default: depends on the model and batch]",
+        help="Peak learning rate, used without scaling. [default: depends on the model and batch]",
     ),
     option(
         "--warmup-epochs",

@@ -13,7 +13,7 @@ FAILED, USAGE, REJECTED, INTERRUPTED = 1, 2, 3, 130
 
 
 def run_program(cli: click.Group) -> int:
-    """Run a command and return its exit code; an error is printed as one line on stderr."""
+    """Run a command and return its exit code. An error is printed as one line on stderr."""
     leave_unusable_directory()
     try:
         code = cli.main(standalone_mode=False)

@@ -9,17 +9,19 @@ import click
 
 from schemas.command_line import label, replaced_lists
 from schemas.counting import many
-from trainer.decisions import Decision, settings_table
+from trainer.cli.run_text import bottleneck_text, settings_table
+from trainer.decisions import Decision
 from trainer.device import rank
+from trainer.training.meter import WaitReport
 from trainer.training.progress import EpochReport, Progress, StepReport
 
 LEAST_BAR = 6  # columns; measures are dropped before the bar becomes shorter
 RATE, WAIT = "{:.0f} images/s", "data wait {:.0%}"
-LARGE = 1e4  # from here on four digits are shown instead of four decimals
+LARGE = 1e4  # larger values are shown with four digits instead of four decimals
 
 
 class Command(click.Command):
-    """A command that first warns which lists of its --config file are overridden."""
+    """Command that first warns about each list in its --config file that an option replaces."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
@@ -29,13 +31,13 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """Group whose commands are of class Command."""
 
     command_class = Command
 
 
 class Lines:
-    """Plain lines: one every `every` steps and one per epoch. `verbose` also shows default settings."""
+    """Progress as plain lines, one every `every` steps and one per epoch. `verbose` also shows default settings."""
 
     def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
         self.stream = stream
@@ -52,11 +54,11 @@ class Lines:
         self.note(settings_table(decisions, terminal_width(self.stream), self.verbose))
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
-        """Remember the totals."""
+        """Store the numbers of epochs and steps."""
         self.epochs, self.steps = epochs, steps
 
     def step(self, report: StepReport) -> None:
-        """Write every `every`th step, except the last: the line of the epoch covers it."""
+        """Write a line every `every` steps, except for the last step, which the line of the epoch covers."""
         if report.step % self.every == 0 and report.step != self.steps:
             measures = "  ".join(measure for _, measure in _measures(report))
             self.note(f"epoch {report.epoch}/{self.epochs}  step {report.step}/{self.steps}  {measures}")
@@ -66,9 +68,13 @@ class Lines:
         name, width = f"epoch {report.epoch}/{self.epochs}  ", terminal_width(self.stream)
         self.note(name + fitting(_epoch_measures(report), None if width is None else width - len(name)))
 
+    def bottleneck(self, report: WaitReport) -> None:
+        """Write the bottleneck of the run."""
+        self.note(bottleneck_text(report))
+
 
 class Bar(Lines):
-    """A tqdm bar per epoch, replaced by the line of the epoch."""
+    """Progress as a tqdm bar per epoch. At the end of the epoch, a line replaces the bar."""
 
     def __init__(self, stream: TextIO, every: int, verbose: bool = False) -> None:
         super().__init__(stream, every, verbose)
@@ -79,13 +85,13 @@ class Bar(Lines):
         from tqdm import tqdm
 
         super().epoch_begin(epoch, epochs, steps)
-        # The postfix replaces tqdm's speed and time: in images, and for the whole run.
+        # The postfix shows images/s and the time left of the whole run, instead of tqdm's speed and time.
         form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
         name = f"epoch {epoch}/{epochs}"
         self.bar = tqdm(total=steps, desc=name, file=self.stream, leave=False, dynamic_ncols=True, bar_format=form)
 
     def step(self, report: StepReport) -> None:
-        """Move the bar; with data sinking one report covers many steps."""
+        """Move the bar. With data sinking, one report covers many steps."""
         width = terminal_width(self.stream)
         # tqdm puts ", " before the postfix, and one column stays free.
         fixed = f"epoch {report.epoch}/{self.epochs} || {report.step}/{self.steps}, "
@@ -110,7 +116,7 @@ def settings_shower(every: bool) -> Callable[[Sequence[Decision]], None]:
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Return the columns of the terminal behind a stream; None if it is no terminal or its size is unknown."""
+    """Return the width, in columns, of the terminal behind a stream, or None if it is unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):  # ValueError: no descriptor, or closed
@@ -130,7 +136,7 @@ def duration(seconds: float) -> str:
 
 
 def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
-    """Join (priority, text) measures on one line of at most `width` columns; the highest numbers are dropped first."""
+    """Join (priority, text) measures to at most `width` columns. High priority numbers are dropped first."""
     kept = list(measures)
     while width is not None and kept and len("  ".join(measure for _, measure in kept)) > width:
         kept.remove(max(kept))
@@ -138,7 +144,7 @@ def fitting(measures: Sequence[tuple[int, str]], width: int | None) -> str:
 
 
 def _measures(report: StepReport) -> list[tuple[int, str]]:
-    """Return the measures of a step, in the order of the line, as (priority, text) for `fitting`."""
+    """Return the measures of a step as (priority, text), in the order of the output line, for `fitting`."""
     parts = [(0, [f"loss {decimals(report.loss)}"])]
     parts += [(4, _optional("lr {:.3g}", report.lr)), (5, _optional(RATE, report.images_per_s))]
     parts += [(6, _optional(WAIT, report.data_wait)), (1, _skipped(report.skipped))]

@@ -11,7 +11,7 @@ ERRORS_ONLY = "3"
 
 
 def quieten(verbose: bool) -> None:
-    """Silence MindSpore. Call before it is imported: its loggers read GLOG_v once. A GLOG_v set by the user is kept."""
+    """Silence MindSpore before it is imported, because its loggers read GLOG_v once. A GLOG_v of the user is kept."""
     if verbose:
         return
     os.environ.setdefault("GLOG_v", ERRORS_ONLY)
@@ -20,7 +20,7 @@ def quieten(verbose: bool) -> None:
 
 
 def need_temporary_folder() -> None:
-    """Raise TrainerError if there is no usable temporary folder, Busy if the disks of all are full."""
+    """Raise TrainerError if there is no usable temporary folder, or Busy if all of them are on full disks."""
     problem = temporary_folder_problem()
     if problem:
         raise (Busy if problem.full else TrainerError)(problem.text)

@@ -1,5 +1,7 @@
-"""The text of the commands' results, without doctor and bench (doctor_text.py). Pure; MindSpore is not imported."""
+"""Text of the commands' results, except for doctor and bench (doctor_text.py). Pure. MindSpore is not imported."""
 
+import dataclasses
+import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from schemas.counting import many
 from trainer.cli.progress import decimals
-from trainer.decisions import table
+from trainer.cli.run_text import bottleneck_text, table
 from trainer.runs.result import TrainResult
 
 if TYPE_CHECKING:
     from trainer.evaluation.details import Evaluation
+    from trainer.evaluation.evaluate import EvaluationFiles
     from trainer.evaluation.export import Exported
     from trainer.evaluation.predict import Predicted
     from trainer.plan.dry_run import DryRun
@@ -22,25 +25,25 @@ WEAKEST = 5  # classes and images listed by `trainer eval`
 
 
 def train_text(result: TrainResult) -> str:
-    """Return the best score of a run and its checkpoint."""
+    """Return a line with the best score of a run and the checkpoint."""
     score = "no val split" if result.best_accuracy is None else f"val accuracy {result.best_accuracy:.2%}"
     when = f"epoch {result.best_epoch} of {result.epochs}, {result.seconds:.0f} s"
     return f"{score} ({when}): {result.best_checkpoint}"
 
 
 def complete_text(result: TrainResult) -> str:
-    """Return the note on a run that was complete before."""
+    """Return a note on a run that was already complete."""
     return f"{result.run} is complete; nothing is left to do"
 
 
 def preview_text(preview: "Preview") -> str:
-    """Return what the preview shows and where it is."""
+    """Return a line with the file and the content of a preview."""
     images = f"{many(preview.images, 'image')} of {preview.rows} after recipe {preview.recipe}"
     return f"{preview.file}: {images}; nothing trained"
 
 
 def dry_run_text(planned: "DryRun", width: int | None) -> str:
-    """Return the whole plan; `width` is that of the terminal in columns, None for a file."""
+    """Return the whole plan. `width` is the terminal width in columns, or None for a file."""
     calls = [str(call) for call in planned.plan.effect.calls]
     if width is not None:
         calls = [textwrap.fill(call, max(width - 2, 40), subsequent_indent=" " * 6) for call in calls]
@@ -60,7 +63,7 @@ def _outlook(planned: "DryRun") -> str:
 
 def eval_text(evaluation: "Evaluation") -> str:
     """Return the scores, the weakest classes and the worst images of an evaluation."""
-    other = "" if evaluation.same_data else "; not the dataset of training"
+    other = "" if evaluation.same_data else "; not the training dataset"
     top5 = "" if evaluation.top5 is None else f", top-5 {evaluation.top5:.2%}"
     accuracy = f"accuracy {evaluation.accuracy:.2%} ({evaluation.correct} of {evaluation.rows})"
     first = f"{evaluation.split} {accuracy}{top5}, loss {decimals(evaluation.loss)}{other}"
@@ -91,14 +94,15 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def predict_text(predicted: "Predicted", out: Path | None) -> str:
-    """Return the numbers of images, errors and other files, and the file that was written."""
-    errors = f", {predicted.errors} of them could not be read" if predicted.errors else ""
-    others = f"; {many(predicted.not_images, 'file')} without an image" if predicted.not_images else ""
-    return f"{many(predicted.images, 'image')}{errors}{others}" + ("" if out is None else f": {out}")
+    """Return a line with the numbers of images, errors and other files, and the output file."""
+    errors = f", of which {predicted.errors} could not be read" if predicted.errors else ""
+    others = many(predicted.not_images, "file is not an image", "files are not images")
+    counts = f"{many(predicted.images, 'image')}{errors}" + (f"; {others}" if predicted.not_images else "")
+    return counts + ("" if out is None else f": {out}")
 
 
 def export_text(model: "Exported") -> str:
-    """Return the file, the shapes and the difference from the checkpoint of an exported model."""
+    """Return the file of an exported model, its shapes, and its difference from the checkpoint."""
     shape = " x ".join(map(str, model.input_shape))
     difference = "" if model.difference is None else f", largest difference {model.difference:.2g}"
     return (
@@ -108,5 +112,22 @@ def export_text(model: "Exported") -> str:
 
 
 def report_text(report: "Report") -> str:
-    """Return the file and the size of a page."""
+    """Return a line with the file and the size of a page."""
     return f"{report.file}: {many(report.bytes, 'byte')}"
+
+
+def report_json(report: "Report") -> str:
+    """Return a page and its runs as one JSON object, with each bottleneck (`limit`) as a sentence."""
+    values = dataclasses.asdict(report)
+    for outcome, row in zip(report.runs, values["runs"], strict=True):
+        row["limit"] = None if outcome.limit is None else bottleneck_text(outcome.limit)
+    return json.dumps(values)
+
+
+def written_text(written: "EvaluationFiles") -> str:
+    """Return the note on the files of an evaluation, or why they could not be written."""
+    if written.error:
+        return f"{written.error}; use --report FOLDER to write it elsewhere"
+    if written.run is None:
+        return f"report: {written.folder}"
+    return f"written to {written.folder}; use 'trainer report {written.run}' to make a page of it"

@@ -1,1 +1,1 @@
-"""The three checks, measured: feed, precision, data sinking."""
+"""Measurements and advice on feed, precision and data sinking."""

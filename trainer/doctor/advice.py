@@ -1,6 +1,6 @@
 """Conclusions from trials: one outcome per flag, and the gain of the whole loop. Pure.
 
-A faster feed or step alone does not speed up a run. So a flag is recommended for its gain in the whole loop, or for the
+A faster feed or step need not speed up a run. So a flag is recommended for its gain in the whole loop, or for the
 gain of its stage if the other stage takes almost no time.
 """
 
@@ -16,10 +16,10 @@ MOST_IN_LOOP = 3  # remedies that are tried in the whole loop
 
 @dataclass(frozen=True)
 class Advice:
-    """The conclusion for one flag. `outcome` is helps, uncertain or no gain.
+    """The conclusion for one flag. `outcome` is HELPS, UNCERTAIN or NO_GAIN.
 
-    `alone` is the trial of the flag on feed or step, `loop` the trial in the whole loop. One of them may be None.
-    `expected` is the gain of the loop, computed from `alone`. It is 1 if that stage is not the bottleneck.
+    `alone` is the trial of the flag on feed or step, `loop` the trial in the whole loop. `alone` or `loop` may be None.
+    `expected` is the gain of the loop, computed from `alone`: 1 if the stage is not the bottleneck.
     """
 
     flags: str
@@ -30,7 +30,7 @@ class Advice:
 
     @property
     def evidence(self) -> Tried:
-        """Return the trial that decides."""
+        """Return the trial that decides the outcome."""
         trial = self.loop or self.alone
         assert trial is not None
         return trial
@@ -44,7 +44,7 @@ class Advice:
     def gain(self) -> float:
         """Return the reported speedup of the loop, limited to the speedup that the stage rates allow.
 
-        If loop and feed share cores, a short measurement includes the time to fill the queues and may overestimate
+        If feed and step share cores, a short measurement includes the time to fill the queues and may overestimate
         the gain of a long run.
         """
         if self.loop is None:
@@ -53,7 +53,7 @@ class Advice:
 
     @property
     def is_capped(self) -> bool:
-        """Return True if the stage rates allow a smaller speedup than was measured in the loop."""
+        """Return True if the speedup measured in the loop exceeds the speedup that the stage rates allow."""
         return self.loop is not None and LEAST_GAIN <= self.expected < self.loop.gain / LEAST_GAIN
 
 
@@ -65,7 +65,7 @@ def expected_gain(tried: Tried, rates: Rates) -> float:
 
 
 def decides_alone(tried: Tried, rates: Rates) -> bool:
-    """Return True if the other stage takes almost no time, so that the loop gains what this stage gains."""
+    """Return True if the other stage takes almost no time, so that loop and stage have the same gain."""
     other = {"feed": "step", "step": "feed"}.get(tried.part)
     if other is None:
         return True
@@ -75,7 +75,7 @@ def decides_alone(tried: Tried, rates: Rates) -> bool:
 
 
 def for_the_loop(tried: Sequence[Tried], rates: Rates) -> list[Tried]:
-    """Return the trials of stages to repeat in the whole loop: those with an expected gain, the largest first."""
+    """Return the stage trials to repeat in the whole loop: trials with an expected gain, the largest gain first."""
     promising = [
         one
         for one in tried
@@ -107,5 +107,5 @@ def _conclusion(flags: str, alone: Tried | None, loop: Tried | None, rates: Rate
 
 
 def recommended(advice: Sequence[Advice]) -> list[Advice]:
-    """Return the flags that help."""
+    """Return the advice whose outcome is HELPS."""
     return [one for one in advice if one.outcome == HELPS]

@@ -1,8 +1,8 @@
-"""`trainer bench`: compare reading the same images from shards, from files, and from files in Python."""
+"""`trainer bench`: compare the speed of shards, of image files read in C++, and of image files read in Python."""
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from schemas.counting import many
 from trainer.config import RunConfig
 from trainer.device.context import this_machine
 from trainer.doctor.class_folders import ENDINGS, ClassImages, class_images, write_links
+from trainer.doctor.notes import Measuring, SkippedFiles, Tell, WritingSample
 from trainer.doctor.samples import (
     MOST_BYTES,
     Row,
@@ -40,9 +41,11 @@ LEAST_BATCHES = 2
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result. `images` is the given folder, None for a sample of rows; `files` are the images in it. `gains` are
-    the median ratios of MindDataset to the other sources. `skipped` counts the files that were not read, by reason.
-    `python_decodes` is True if GeneratorDataset decodes with Pillow, False if it returns bytes.
+    """Result of `trainer bench`. `images` is the given folder, or None for a sample of rows.
+
+    `files` is the number of images in the folder. `gains` are the median speed ratios of MindDataset to the other
+    sources. `skipped` has the number of files that were not read, by reason. `python_decodes` is True if
+    GeneratorDataset decodes with Pillow, False if it returns bytes.
     """
 
     dataset: str
@@ -63,7 +66,7 @@ class Comparison:
 
 
 class ImageFiles:
-    """A GeneratorDataset source as in tutorials: one image file per row, as pixels or bytes, and its label."""
+    """GeneratorDataset source as in tutorials: a row has an image file, as pixels or bytes, and its label."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], decodes: bool) -> None:
         self.files = files
@@ -82,14 +85,15 @@ def compare(
     config: RunConfig,
     images: Path | None,
     seconds: float,
-    tell: Callable[[str], None],
+    tell: Tell,
     stop: StopSignals,
     home: Path = Path(),
 ) -> Comparison:
-    """Measure three sources of batches for about `seconds`. `images` has class folders, or a folder train with class
-    folders; None: a sample of rows is written as files and as a dataset. Nothing is kept.
+    """Measure three sources of batches for about `seconds`. Only temporary files are written.
 
-    `home` is as in RunPlan. Raises TrainerError and ContractError as a run would, Interrupted after a signal.
+    `images` has class folders, or a folder train with class folders. If `images` is None, a sample of rows is written
+    as files and as a dataset. `tell` receives progress notes. `home` is as in RunPlan. Raises TrainerError or
+    ContractError if a run could not start, and Interrupted after a signal.
     """
     images = None if images is None else images.resolve()
     plan = plan_run(replace(config, device="CPU"), this_machine("CPU"), home=home)
@@ -108,7 +112,7 @@ def compare(
                 f"{many(len(sample.files), 'image')} in class folders of {images or folder}{skipped}: too few for "
                 f"{LEAST_BATCHES} batches of {config.batch_size}; use a smaller --batch-size, or another --against"
             )
-        tell(f"measuring for about {seconds:.0f} s")
+        tell(Measuring(seconds))
         return replace(_compare(session, source, folder, sample.files, images), skipped=dict(sample.skipped))
 
 
@@ -146,18 +150,19 @@ def _compare(
     )
 
 
-def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str], None]) -> tuple[Path, ClassImages]:
-    """Return a folder for ImageFolderDataset, and the images in class folders of `images` or of its folder train.
+def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Tell) -> tuple[Path, ClassImages]:
+    """Return a folder for ImageFolderDataset, and the images in class folders of `images` or of `images`/train.
 
-    Files that dataprep has rejected are left out: one of them would stop the measurement. If ImageFolderDataset would
-    read other files (it uses names, and does not look into subfolders), the folder holds links in `scratch`.
+    Files that dataprep rejected are left out, because a rejected file would stop the measurement. ImageFolderDataset
+    goes by file names and ignores subfolders. If it would read other files, the returned folder has links in `scratch`.
+    Raises WrongUsage if `images` is not a folder.
     """
     if not images.is_dir():
         raise WrongUsage(f"--against {images} is not a folder; give the source folder of the dataset")
     folder = images / "train" if (images / "train").is_dir() else images
     found = class_images(folder, rejected_files(plan.folder), images)
     if found.skipped:
-        tell(f"skipped in {folder}: {found.skipped_text()}")
+        tell(SkippedFiles(folder, found.skipped))
     if found.is_plain:
         return folder, found
     links = scratch / "files"
@@ -168,8 +173,7 @@ def given_images(plan: RunPlan, images: Path, scratch: Path, tell: Callable[[str
 def _sampled(session: Session) -> tuple[RunPlan, Path]:
     plan = session.plan
     rows: list[Row] = sample_rows(plan, SAMPLE_ROWS)
-    share = f"{len(rows)} of {many(plan.train_split.rows, 'row')}"
-    session.tell(f"writing {share} as files and as a shard (at most {MOST_BYTES >> 20} MiB)")
+    session.tell(WritingSample(len(rows), plan.train_split.rows, MOST_BYTES))
     folder = session.scratch / "files"
     write_files(rows, folder)
     return write_dataset(rows, session.scratch / "shards", plan), folder
@@ -186,7 +190,7 @@ def _from_folder(plan: RunPlan, folder: Path) -> Any:
 def _from_python(plan: RunPlan, files: Sequence[tuple[Path, int]]) -> Any:
     transforms = train_transforms(plan.recipe, plan.pixels)
     on_pixels = for_pixels(transforms)
-    # In threads: worker processes would not get the signals that stop the job, and their CPU time is not measured.
+    # Worker processes are not used: they would not receive stop signals, and their CPU time is not measured.
     rows = ds.GeneratorDataset(
         ImageFiles(files, on_pixels is not None),
         ["image", "label"],
@@ -206,7 +210,7 @@ def _batched(rows: Any, plan: RunPlan, transforms: list[Any]) -> Any:
 
 
 def for_pixels(transforms: Sequence[Any]) -> list[Any] | None:
-    """Return the transforms for decoded images; None if the first one is not a decoder of MindSpore."""
+    """Return the transforms for decoded images, or None if the first transform is not a decoder of MindSpore."""
     first, *rest = transforms
     if isinstance(first, vision.Decode):
         return rest
@@ -226,11 +230,11 @@ def _named(folder: Path, part: Stage) -> Stage:
 
 @contextlib.contextmanager
 def _errors_of(folder: Path, source: str) -> Iterator[None]:
-    """Report an error of a pipeline on files: the dataset is not at fault."""
+    """Re-raise a RuntimeError of a pipeline on files as a TrainerError that names `folder` and `source`."""
     try:
         yield
     except RuntimeError as error:
         raise TrainerError(
-            f"{source} failed on {folder}: {first_line(error)}; such a pipeline stops at a file that does not decode; "
+            f"{source} failed on {folder}: {first_line(error)}; this pipeline stops at a file that it cannot decode; "
             "omit --against to compare with rows of the dataset"
         ) from error

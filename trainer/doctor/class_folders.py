@@ -1,4 +1,4 @@
-"""Images in class folders at any depth, as `dataprep shard` reads them; skipped files are counted by reason."""
+"""Images in class folders at any depth, as in `dataprep shard`, and the number of skipped files by reason."""
 
 import stat
 from collections import Counter
@@ -20,7 +20,7 @@ CLOSED, LINKED, SYSTEM = "unreadable folders", "links to folders", "hidden or sy
 
 @dataclass
 class ClassImages:
-    """`files` are the images with their class numbers, in order; `endings` are the suffixes by content.
+    """Images (`files`) with class numbers, in order, and the suffixes that match their contents (`endings`).
 
     `skipped` counts the other files by reason. `is_plain` is True if ImageFolderDataset would find the same files.
     """
@@ -36,9 +36,9 @@ class ClassImages:
 
 
 def class_images(folder: Path, rejected: frozenset[str] = frozenset(), root: Path | None = None) -> ClassImages:
-    """Return the images below the class folders of `folder`; the format is that of the content, not of the name.
+    """Return the images below the class folders of `folder`. The format is read from the content, not from the name.
 
-    `rejected` are keys of the dataset: paths below `root`, its source folder. Raises TrainerError if there is no file.
+    `rejected` are keys: paths relative to `root`, the source folder. Raises TrainerError if there is no file.
     """
     paths, passed_over = find_files([folder])
     found = ClassImages()
@@ -58,7 +58,7 @@ def class_images(folder: Path, rejected: frozenset[str] = frozenset(), root: Pat
 
 
 def _checked(path: Path, folder: Path, rejected: frozenset[str], root: Path) -> tuple[str, str]:
-    """Return the reason for skipping a file, or an empty string and the suffix by content."""
+    """Return (reason, "") for a file to skip, or ("", suffix that matches the content) for an image."""
     if path.parent == folder:
         return NO_CLASS, ""
     if path.relative_to(root).as_posix() in rejected:
@@ -75,7 +75,7 @@ def _checked(path: Path, folder: Path, rejected: frozenset[str], root: Path) -> 
 
 
 def _found_by_mindspore(folder: Path) -> set[Path]:
-    """Return the files that ImageFolderDataset finds: directly in the class folders, by suffix."""
+    """Return the files that ImageFolderDataset finds: files directly in class folders, with an accepted suffix."""
     class_folders = [entry for entry in folder.iterdir() if entry.is_dir()]
     return {path for entry in class_folders for path in _listed(entry) if path.suffix.lower() in ENDINGS}
 
@@ -84,7 +84,7 @@ def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError as error:
-        raise TrainerError(f"{folder} could not be listed ({error.strerror}); let this user read it") from error
+        raise TrainerError(f"{folder} could not be listed ({error.strerror}); give this user read access") from error
 
 
 def write_links(images: ClassImages, folder: Path) -> None:

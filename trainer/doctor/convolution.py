@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.device.context import Machine, apply, decide
 from trainer.device.kernels import AVX2, AVX512, DNNL, ONEDNN, OURS, Kernels
 
-REFERENCE = "ref:any"  # in the name of an implementation: plain loops, without vector instructions
+REFERENCE = "ref:any"  # part of the name of an implementation without vector instructions
 NO_LIMIT = "DEFAULT"
 CHANNELS, FILTERS, SIDE, BATCH = 24, 48, 16, 4
 ROUNDS = 3
@@ -31,9 +31,7 @@ run_here()
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution limited to the instruction set `level`: oneDNN's names of the implementations that it used, and
-    the time of forward and backward together in milliseconds.
-    """
+    """Convolution with the instruction set `level`: oneDNN's implementations, and the time of forward plus backward."""
 
     level: str
     implementations: tuple[str, ...]
@@ -47,9 +45,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Convolutions:
-    """The convolution in effect, and the one to compare it with: with the limit that the user should set, or without
-    the limit that the trainer has set; None if neither applies.
-    """
+    """The convolution in effect, and another convolution: with a better limit, without the trainer's limit, or None."""
 
     in_effect: Convolution
     other: Convolution | None = None
@@ -61,10 +57,7 @@ def is_reference(implementation: str) -> bool:
 
 
 def measure_convolutions(kernels: Kernels) -> Convolutions | None:
-    """Measure a convolution in one or two child processes, after `kernels` was applied to this one.
-
-    Return None if a child fails.
-    """
+    """Measure convolutions in child processes. `kernels` must be in effect. Return None if the first child fails."""
     now = measure_in_child(kernels.level, {})
     if now is None:
         return None
@@ -76,9 +69,9 @@ def measure_convolutions(kernels: Kernels) -> Convolutions | None:
 
 
 def measure_in_child(level: str, variables: dict[str, str]) -> Convolution | None:
-    """Measure the convolution in a child process with these environment variables; None if the child fails."""
+    """Measure the convolution in a child process with environment `variables`. Return None if the child fails."""
     home = str(Path(__file__).resolve().parents[2])
-    verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # the second for oneDNN 2
+    verbose = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}  # oneDNN 2 reads the second name
     command = [sys.executable, "-c", CHILD.format(home=home)]
     try:
         done = subprocess.run(
@@ -97,7 +90,7 @@ def measure_in_child(level: str, variables: dict[str, str]) -> Convolution | Non
 
 
 def read_report(level: str, printed: str) -> Convolution | None:
-    """Parse the output of a child run with `level`; None without a time or a convolution by oneDNN."""
+    """Return the convolution that a child with `level` printed, or None if its time or implementation is missing."""
     names, milliseconds = implementations(printed), None
     for line in printed.splitlines():
         if line.startswith(TOOK):
@@ -108,7 +101,7 @@ def read_report(level: str, printed: str) -> Convolution | None:
 def implementations(verbose: str) -> tuple[str, ...]:
     """Return the implementations of convolutions in the output of ONEDNN_VERBOSE=1, each once, sorted.
 
-    A line has `exec`, the engine, the primitive and the implementation; the fields before them differ by version.
+    A line has `exec`, the engine, the primitive and the implementation. The fields before `exec` differ by version.
     """
     found = set()
     for line in verbose.splitlines():
@@ -121,7 +114,7 @@ def implementations(verbose: str) -> tuple[str, ...]:
 
 
 def run_here() -> None:
-    """Run the convolution in this process and print its time; the environment sets the limit."""
+    """Run the convolution in this process and print its time. Environment variables set the limit."""
     import mindspore
     import numpy as np
 

@@ -1,8 +1,7 @@
-"""`trainer doctor`: the bottleneck of a run on this data and machine, and faster settings, tried first."""
+"""`trainer doctor`: find the bottleneck of a run on this data and machine, and try faster settings."""
 
 import os
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from trainer.device.context import this_machine
 from trainer.device.rank import under_msrun
 from trainer.doctor.advice import Advice, conclude
 from trainer.doctor.convolution import Convolutions, is_reference, measure_convolutions
+from trainer.doctor.notes import BottleneckFound, Checking, Measuring, Tell
 from trainer.doctor.python_ops import python_ops
 from trainer.doctor.remedies import (
     NO_GAIN,
@@ -56,23 +56,23 @@ from trainer.signals import StopSignals
 from trainer.training.meter import COMPUTE, FEED
 
 ROUNDS = 3
-# Cumulative shares of the time: stages, loop, trials of the bottleneck, trials of the other stage; the rest: loop.
+# Cumulative shares of the time: stages, loop, trials of the bottleneck, of the other stage. The loop gets the rest.
 PARTS, BASE, MAIN_TRIALS, OTHER_TRIALS = 0.28, 0.4, 0.64, 0.72
 WITH_SINK, WITHOUT_SINK = "loop, sink on", "loop, sink off"
 STORAGE_S = 1.0
-FROM_STORAGE = 0.25  # of the bytes of rows: above it rows are not read from the cache
-SAMPLE_ROWS, SAMPLING = 192, 0.1  # rows, and the share of the time for reading them
+FROM_STORAGE = 0.25  # share of the bytes of rows, above which rows do not come from the cache
+SAMPLE_ROWS, SAMPLING = 192, 0.1  # number of rows, and the share of the time for reading rows
 SIDES = 24  # images whose sides are measured
 
 
 @dataclass
 class Diagnosis:
-    """The result. `parts` are the stages in the order of the pipeline, each measured alone, and the loop.
+    """Result of `trainer doctor`. `parts` are the stages in pipeline order, each measured alone, and the loop.
 
-    `short_side` is the median shorter side of stored images in pixels. `sink` is "on", "off", or why it cannot be on.
-    `tried` are all trials, `advice` has one conclusion per flag. `failed` are flags that do not run here and why,
-    `left_out` those without time left. `load` is that of the machine (1 min) before. `convolutions` is None except on
-    CPU.
+    `short_side` is the median shorter side of stored images in pixels. `sink` is "on", "off", or the reason why data
+    sinking is not possible. `tried` has all trials, `advice` one conclusion per flag. `failed` maps flags that do not
+    run here to errors. `left_out` has flags that were not tried. `load` is the load average (1 min) of the machine
+    before the measurement. `convolutions` is None except on CPU.
     """
 
     dataset: str
@@ -99,20 +99,17 @@ class Diagnosis:
     convolutions: Convolutions | None = None
 
 
-def diagnose(
-    config: RunConfig, seconds: float, tell: Callable[[str], None], stop: StopSignals, home: Path = Path()
-) -> Diagnosis:
-    """Measure the run that `config` describes for about `seconds` and find its bottleneck. Nothing is kept.
+def diagnose(config: RunConfig, seconds: float, tell: Tell, stop: StopSignals, home: Path = Path()) -> Diagnosis:
+    """Measure the run that `config` describes for about `seconds` and find its bottleneck.
 
-    `home` is as in RunPlan.
-
-    Raises TrainerError and ContractError as a run would, Interrupted after a signal.
+    No weights are saved. `tell` receives progress notes. `home` is as in RunPlan. Raises TrainerError or ContractError
+    if a run could not start, and Interrupted after a signal.
     """
     if under_msrun():
         raise TrainerError("doctor measures one process: start it without msrun, with the --batch-size of one rank")
     load = os.getloadavg()[0]
     plan = plan_run(config, this_machine(config.device), home=home)
-    tell(f"checking {plan.folder}")
+    tell(Checking(plan.folder))
     check_data(plan, ("train",))
     with prepared(plan) as scratch:
         stop.check()
@@ -123,13 +120,13 @@ def diagnose(
 
 
 def examine(session: Session, convolutions: Convolutions | None = None) -> Diagnosis:
-    """Measure and try remedies; the data is checked and the device is set up."""
-    session.tell(f"measuring for about {session.seconds:.0f} s, starting with compilation")
+    """Measure the run and try remedies. The data must be checked and the device must be set up."""
+    session.tell(Measuring(session.seconds, compiles=True))
     compiled = CompiledStep(session.plan)
     rows = sample_rows(session.plan, max(SAMPLE_ROWS, 4 * session.plan.config.batch_size), SAMPLING * session.seconds)
     diagnosis = _measure(session, compiled, rows)
     verdict = diagnosis.verdict
-    session.tell(f"bottleneck: {verdict.bound}, at most {verdict.limit:.3g} images/s; trying remedies")
+    session.tell(BottleneckFound(verdict.bound, verdict.limit))
     cores = diagnosis.cores if diagnosis.device == "CPU" else None
     rates = _rates_of({part.part: part for part in diagnosis.parts}, f"step {diagnosis.amp_level}", cores)
     trials = Trials(session, compiled, rates)
@@ -192,7 +189,7 @@ def _measure(session: Session, compiled: CompiledStep, rows: list[Row]) -> Diagn
 
 
 def _stage_turns(session: Session, parts: list[Stage]) -> dict[str, list[Measurement]]:
-    """Measure stages in rounds; a stage that is far from the bottleneck in the first round is not measured again."""
+    """Measure stages in rounds. A stage that is far from the bottleneck in the first round is not measured again."""
     began, seconds = session.clock(), session.left_s(PARTS)
     turns = session.rounds(parts, 1, seconds / ROUNDS)
     far = far_off({name: done[0].images_per_s for name, done in turns.items()})
@@ -250,12 +247,12 @@ def _try(trials: Trials, diagnosis: Diagnosis, rows: list[Row]) -> None:
             _try_feed(trials, diagnosis, rows, session.left_s(share))
         elif part == "step":
             _try_step(trials, diagnosis, session.left_s(share), must=part == main)
-    if not trials.promising:  # no trials in the whole loop: their time is free
+    if not trials.promising:  # without trials in the whole loop, their time is free
         trials.try_left_out(session.left_s())
 
 
 def _try_step(trials: Trials, diagnosis: Diagnosis, seconds: float, must: bool) -> None:
-    """Try all remedies of the step; if it is not the bottleneck, only the levels of mixed precision for the table."""
+    """Try all remedies of the step, or only levels of mixed precision if the step is not the bottleneck."""
     plan = trials.session.plan
     remedies = amp_remedies(diagnosis.device, diagnosis.amp_level)
     if diagnosis.verdict.limits("step"):
@@ -293,7 +290,7 @@ def _row_bytes(plan: RunPlan) -> int:
 
 
 def observe(plan: RunPlan, diagnosis: Diagnosis) -> Observation:
-    """Return the input of the traps, from the plan and the measurements."""
+    """Return the Observation for find_traps, from the plan and the measurements."""
     effect, config, files = plan.effect, plan.config, len(plan.train_split.shards)
     readers = -(-effect.workers // READING)
     feed = next(part for part in diagnosis.parts if part.part == "feed")
@@ -345,7 +342,7 @@ def observe(plan: RunPlan, diagnosis: Diagnosis) -> Observation:
 
 
 def _reference(measured: Convolutions | None) -> tuple[tuple[str, ...], float | None]:
-    """Return the reference implementations in effect, and how many times as fast the alternative is."""
+    """Return the reference implementations in effect and the speedup of the alternative."""
     if measured is None or not measured.in_effect.is_reference or measured.other is None:
         return (), None
     names = tuple(name for name in measured.in_effect.implementations if is_reference(name))

@@ -8,12 +8,12 @@ from mindspore.dataset.transforms.transforms import TensorOperation
 
 
 def python_ops(transforms: Sequence[Any]) -> tuple[str, ...]:
-    """Return the names of transforms that run in Python, also those inside RandomApply and the like, each once."""
+    """Return the names of transforms that run in Python, each once, including transforms inside other transforms."""
     return tuple(dict.fromkeys(_names(transforms, False)))
 
 
 def _names(transforms: Sequence[Any], before: bool) -> Iterator[str]:
-    # MindSpore's rule: an operator with both forms takes that of the one before it; the first is C++ (read in 2.10).
+    # In MindSpore 2.10, an operator with both forms takes the form of the operator before it. The first form is C++.
     for transform in transforms:
         inner = getattr(transform, "transforms", None)
         before = _is_python(transform, before)
@@ -33,5 +33,5 @@ def _is_python(transform: Any, before: bool) -> bool:
 
 
 def _name(transform: Any) -> str:
-    function = getattr(transform, "transform", transform)  # MindSpore wraps functions inside RandomChoice and the like
+    function = getattr(transform, "transform", transform)  # MindSpore wraps functions inside RandomChoice etc.
     return getattr(function, "__name__", type(function).__name__)

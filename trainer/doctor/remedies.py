@@ -1,4 +1,4 @@
-"""Remedies: the flags that are worth a trial, and when a trial leads to a recommendation. Pure."""
+"""Remedies: the flags that are worth a trial, and the outcome of a trial. Pure."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from trainer.feed.recipes import IMAGENET_CROP, RECIPES, Recipe
 
 LEAST_GAIN = 1.05  # a smaller gain is not worth a flag
 LEAST_ROUNDS = 3
-MANY_ROUNDS = 6  # from here on one round may show no gain: as unlikely by chance as three of three
+MANY_ROUNDS = 6  # from here on, one round may lack a gain: as unlikely by chance as a gain in three of three rounds
 HELPS, UNCERTAIN, NO_GAIN = "helps", "uncertain", "no gain"
-LEAST_SHRINK = 1.25  # times the resized side: smaller images are not worth a trial of --resize
+LEAST_SHRINK = 1.25  # least ratio of stored side to resized side for a trial of --resize
 MOST_PREFETCH = 128
 EXTRAS = ("mixup", "cutmix", "erasing")
 JIT_LEVELS = ("O0", "O1", "O2")
@@ -24,7 +24,7 @@ CHEAPER = {"randaugment": "imagenet", "autoaugment": "imagenet", "trivial": "ima
 class Remedy:
     """Flags to try: fields of RunConfig in `changes`, a side in pixels to resize to, or a `copy` of the shards.
 
-    `price` is the cost in other respects.
+    `price` names the disadvantage of the flags.
     """
 
     flags: str
@@ -38,8 +38,8 @@ class Remedy:
 class Tried:
     """Result of a trial: images/s of `part` (feed, step or loop) before and after, in interleaved rounds.
 
-    `gain` is the median of after / before round by round, `lowest` and `highest` its spread, `won` the rounds with a
-    gain. `outcome` is helps, uncertain or no gain. `cpu` is the CPU time per image, as a share of that before.
+    `gain` is the median over all rounds of after / before, with the extremes `lowest` and `highest`. `won` is the
+    number of rounds with a gain. `outcome` is HELPS, UNCERTAIN or NO_GAIN. `cpu` is the ratio of CPU time per image.
     """
 
     flags: str
@@ -57,7 +57,7 @@ class Tried:
 
 
 def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[float], cpu: float = 1.0) -> Tried:
-    """Return the result of a trial from images/s, round by round."""
+    """Return the result of a trial. `before` and `after` have the images/s of each round."""
     ratios = [late / early for early, late in zip(before, after, strict=True)]
     won = sum(ratio > 1 for ratio in ratios)
     gain = statistics.median(ratios)
@@ -78,9 +78,9 @@ def weigh(remedy: Remedy, part: str, before: Sequence[float], after: Sequence[fl
 
 
 def outcome_of(gain: float, won: int, rounds: int) -> str:
-    """Return helps, uncertain or no gain from the median gain and the number of rounds won.
+    """Return HELPS, UNCERTAIN or NO_GAIN, from the median gain and the number of rounds with a gain (`won`).
 
-    A gain helps if three rounds or more all show it; of six or more, one may miss it because of other work.
+    A flag helps if all of three or more rounds show a gain. With six or more rounds, one round may show no gain.
     """
     if gain < LEAST_GAIN:
         return NO_GAIN
@@ -89,13 +89,13 @@ def outcome_of(gain: float, won: int, rounds: int) -> str:
 
 
 def resize_side(image_side: int) -> int:
-    """Return the shorter side, in pixels, for crops of `image_side`, in the ratio of the imagenet recipe."""
+    """Return the shorter side, in pixels, to store for crops of `image_side`, as in the imagenet recipe."""
     return round(image_side / IMAGENET_CROP)
 
 
 @dataclass(frozen=True)
 class FeedConditions:
-    """Resources and image sizes of a feed. Sides in pixels; `short_side` is that of stored images.
+    """Resources and image sides (pixels) of a feed. `short_side` is the median shorter side of stored images.
 
     `reading` is True if the feed waits for the storage.
     """
@@ -115,7 +115,7 @@ def feed_remedies(config: RunConfig, recipe: Recipe, conditions: FeedConditions)
     if conditions.reading:
         found.append(Remedy(LOCAL_COPY, price="disk space for a copy", copy=True))
     elif conditions.short_side >= LEAST_SHRINK * side:
-        # Not if reading is the bottleneck: the sample is on another disk, whose gain it would show.
+        # Not if reading is the bottleneck: the sample is on another disk, and a trial would show the gain of that disk.
         found.append(Remedy(RESIZE.format(side), resize=side, price="discards pixels"))
     if is_own(config.recipe) or config.recipe in CHEAPER:
         cheaper = CHEAPER.get(config.recipe, "imagenet")
@@ -138,14 +138,14 @@ def feed_remedies(config: RunConfig, recipe: Recipe, conditions: FeedConditions)
 
 
 def without_extras(recipe: Recipe) -> str:
-    """Return the flags that turn mixing and erasing off; empty if both are off."""
+    """Return the flags that turn mixing and erasing off, or an empty string if mixing and erasing are off."""
     return " ".join(f"--{name} 0" for name in EXTRAS if getattr(recipe, name))
 
 
 def step_remedies(config: RunConfig, device: str, amp_level: str, graph: bool, rows: int) -> list[Remedy]:
-    """Return remedies for a step that is the bottleneck, the most often useful first: each needs a compilation."""
+    """Return remedies for a step that is the bottleneck, the most promising first. Each remedy needs a compilation."""
     levels = amp_remedies(device, amp_level)
-    # On CPU float16 costs about twice as much, so levels with float16 are tried last.
+    # On CPU float16 takes about twice as long, so levels with float16 are tried last.
     first = 0 if device == "CPU" and amp_level == "O0" else 1
     modes = [] if graph else [Remedy(GRAPH, {"mode": "graph"})]
     found = levels[:first] + modes if device == "CPU" else modes + levels[:first]
@@ -157,16 +157,16 @@ def step_remedies(config: RunConfig, device: str, amp_level: str, graph: bool, r
 
 
 def jit_remedies(config: RunConfig, device: str, graph: bool) -> list[Remedy]:
-    """Return the other levels of graph compilation. Only Ascend has several; --graph-kernel sets the level itself.
+    """Return remedies with the other graph optimization levels: none on CPU, in pynative mode or with --graph-kernel.
 
-    They are tried last: MindSpore keeps a level until another one is set.
+    These remedies are tried last, because MindSpore keeps a level until another level is set.
     """
     levels = JIT_LEVELS if device == "Ascend" and graph and not config.graph_kernel else ()
     return [Remedy(f"--jit-level {level}", {"jit_level": level}) for level in levels if level != config.jit_level]
 
 
 def amp_remedies(device: str, amp_level: str) -> list[Remedy]:
-    """Return the other levels of mixed precision, the fastest on the device first."""
+    """Return remedies with the other levels of mixed precision, the fastest level on the device first."""
     best = ("O0", "auto", "O2", "O1", "O3") if device == "CPU" else ("O2", "auto", "O3", "O1", "O0")
     others = [level for level in best if level != amp_level and level in AMP_LEVELS]
     return [Remedy(f"--amp-level {level}", {"amp_level": level}, price="different rounding") for level in others]

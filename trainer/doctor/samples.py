@@ -1,4 +1,4 @@
-"""Temporary copies of some rows: as a dataset of other sizes, to try `--resize`, or as files, to compare with."""
+"""Temporary copies of some rows: a dataset of resized images for a trial, or image files for a comparison."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from trainer.feed.pipeline import rows_of
 from trainer.plan.run_plan import RunPlan
 
 MAX_REJECTS_BYTES = 4 << 30
-MOST_BYTES = 256 << 20  # of one copy on disk
+MOST_BYTES = 256 << 20  # bytes of one copy on disk
 PAGE_BYTES = 32 << 20
 
 
@@ -35,9 +35,9 @@ class Row:
 
 
 def sample_rows(plan: RunPlan, count: int, seconds: float = math.inf) -> list[Row]:
-    """Return up to `count` stored rows from all of train, fewer if they are large.
+    """Return up to `count` random rows of train, with at most about MOST_BYTES of images.
 
-    After `seconds` one batch is enough: slow storage must not take the time of the measurements.
+    After `seconds` the sample ends once it has a batch, so that slow storage leaves time for measurements.
     """
     until = time.monotonic() + seconds
     rows = rows_of(plan.folder, plan.dataset, "train", plan.effect, shuffle=Shuffle.GLOBAL, num_shards=1, shard_id=0)
@@ -62,7 +62,7 @@ def short_sides(rows: Sequence[Row]) -> list[int]:
 
 
 def resize_rows(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable[[], None]) -> list[Row]:
-    """Return the rows as `dataprep shard --resize` would store them; `resize` is the shorter side in pixels."""
+    """Return the rows as stored by `dataprep shard --resize`. `resize` is the shorter side in pixels."""
     policy: Mapping[str, Any] = {**plan.dataset.policy, "resize": resize}
     quality = Policy.from_dict(policy).quality
 
@@ -70,7 +70,7 @@ def resize_rows(rows: Sequence[Row], resize: int, plan: RunPlan, check: Callable
         check()
         try:
             pixels = read_picture(row.image, policy)
-        except Unreadable:  # kept unchanged, as in training
+        except Unreadable:  # the row stays unchanged, as in training
             return row
         return Row(vision.encode_jpeg(pixels, quality).tobytes(), row.label)
 
@@ -109,10 +109,10 @@ def write_files(rows: Sequence[Row], folder: Path) -> None:
 
 
 def rejected_files(dataset: Path) -> frozenset[str]:
-    """Return the keys of the rejected files of a dataset: their paths below the source folder."""
+    """Return the keys of the rejected files of a dataset: paths relative to the source folder."""
     try:
         lines = read_regular(dataset / REJECTS, MAX_REJECTS_BYTES).decode(errors="replace").splitlines()
-    except FileNotFoundError:  # a copy of the dataset without it
+    except FileNotFoundError:  # a copy of the dataset without the list
         return frozenset()
     return frozenset(str(json.loads(line)["key"]) for line in lines)
 

@@ -10,11 +10,12 @@ from typing import Any
 import mindspore.dataset as ds
 
 from trainer.device.context import this_machine
+from trainer.doctor.notes import Tell
 from trainer.doctor.stages import Measurement, Stage, measure, measure_in_rounds
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.signals import StopSignals
 
-SEEDS = 2**31  # MindSpore's seeds are below
+SEEDS = 2**31  # MindSpore's seeds are below this number
 
 
 @dataclass
@@ -22,14 +23,14 @@ class Session:
     """A plan, a scratch folder, the seconds to spend, and a callback for progress messages.
 
     With `vary_order` each measurement reads the rows in another order. Otherwise all measurements start with the same
-    rows, which are cached after the first one, and slow storage would go unnoticed.
+    rows. The rows are cached after the first measurement, which hides slow storage.
     """
 
     plan: RunPlan
     scratch: Path
     seconds: float
     stop: StopSignals
-    tell: Callable[[str], None]
+    tell: Tell
     clock: Callable[[], float] = time.perf_counter
     vary_order: bool = False
 
@@ -43,11 +44,11 @@ class Session:
         return self.clock() - self.began
 
     def left_s(self, share: float = 1.0) -> float:
-        """Return the seconds until this share of the time is over; below 0 afterwards."""
+        """Return the seconds until `share` of the time is over, below 0 afterwards."""
         return share * self.seconds - self.spent_s
 
     def take(self, part: Stage, seconds: float) -> Measurement:
-        """Measure a stage once."""
+        """Measure a stage once, for about `seconds`."""
         if self.vary_order:
             ds.config.set_seed(next(self._orders) % SEEDS)
         measurement = measure(part, seconds, self.stop.check, self.clock)
@@ -61,7 +62,7 @@ class Session:
         return measure_in_rounds(parts, count, self.clock() + seconds, self.take, self.clock, least)
 
     def planned(self, **changes: Any) -> RunPlan:
-        """Return the plan with other flags; raise TrainerError if they do not fit together."""
+        """Return the plan with `changes` of the configuration. Raises TrainerError if flags do not fit together."""
         return plan_run(
             replace(self.plan.config, dataset=str(self.plan.folder), **changes),
             this_machine(self.plan.effect.device),

@@ -1,7 +1,7 @@
 """Measure the stages of a run, alone and together, with the pipeline and the step of `trainer run`.
 
-Stages are measured in interleaved rounds, and the median counts, so that other work affects all of them alike. The
-clock of a turn starts when the stage is warm, so compilation and the first batch are not included.
+Stages are measured in interleaved rounds, and the median counts, so that other programs affect all stages alike.
+The clock of a measurement starts when the stage is warm, so compilation and the first batch are not included.
 """
 
 import functools
@@ -28,19 +28,21 @@ from trainer.training.callbacks import ActiveRun, Schedule, StepCallback
 from trainer.training.meter import Meter
 from trainer.training.progress import Silent
 
-EPOCHS = 1 << 20  # more than any turn lasts
-UPDATES = 100_000  # also more
-SLOW = 1e-3  # of the learning rate: nearly constant weights cannot diverge; a non-finite loss skips updates
+EPOCHS = 1 << 20  # more epochs than any measurement takes
+UPDATES = 100_000  # more updates than any measurement takes
+SLOW = 1e-3  # share of the learning rate: weights that hardly change cannot diverge and cause skipped updates
 LEAST_TURN_S = 0.25
-CHECK_S, IDLE = 0.05, 0.2  # how often to check if the process is idle, and the share of a core that counts as idle
+CHECK_S, IDLE = 0.05, 0.2  # interval of checks for an idle process; busy share of a core that counts as idle
 
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One turn of a stage. `cpu_s` is the CPU time of all threads, `data_wait` the share of time spent waiting for data
-    (None: not measurable), `storage_bytes` are those read from storage, not from the cache.
+    """One measurement of a stage. `cpu_s` is the CPU time of all threads.
+
+    `data_wait` is the share of time spent waiting for data, or None if it cannot be measured. `storage_bytes` is the
+    number of bytes read from storage, not from the cache.
     """
 
     images: int
@@ -52,13 +54,14 @@ class Measurement:
 
     @property
     def images_per_s(self) -> float:
-        """Return the throughput."""
+        """Return the throughput in images/s."""
         return self.images / self.wall_s if self.wall_s > 0 else 0.0
 
 
 class Timer:
-    """Count the images of a turn of `seconds`, starting now. The first `warm` batches are not counted, but after the
-    first one at most half of the time is spent on them. `check` may raise to stop.
+    """Counter of images and time for a measurement of `seconds`, starting now. `check` may raise an exception to stop.
+
+    The first `warm` batches are not counted. Warm-up ends at the latest half of `seconds` after the first batch.
     """
 
     def __init__(self, seconds: float, warm: int, clock: Clock, cpu_clock: Clock, check: Callable[[], None]) -> None:
@@ -75,11 +78,11 @@ class Timer:
 
     @property
     def is_warm(self) -> bool:
-        """Return True if the clock runs."""
+        """Return True if batches are counted."""
         return self._cold <= 0
 
     def done(self, images: int) -> bool:
-        """Count a finished batch; return True if the turn is over."""
+        """Count a finished batch of `images` images. Return True if the measurement is over."""
         self.check()
         now = self.clock()
         if not self.is_warm:
@@ -94,7 +97,7 @@ class Timer:
         return now - self._began >= self.seconds
 
     def measurement(self, data_wait: float | None = None) -> Measurement:
-        """Return the measurement so far."""
+        """Return the measurement up to the latest batch."""
         cpu_s = self._cpu_ended - self._cpu_began
         read = max(0, self._read_ended - self._read_began)
         return Measurement(self._images, self._ended - self._began, cpu_s, resident_memory(), data_wait, read)
@@ -104,7 +107,7 @@ class Timer:
 class Stage:
     """A stage to measure: `work` processes batches until the timer is done and returns the share of waiting, or None.
 
-    `warm` is the number of batches until the stage is warm; `prepare` is called before each turn and not measured.
+    `warm` is the number of warm-up batches. `prepare` is called before each measurement and is not timed.
     """
 
     name: str
@@ -114,7 +117,7 @@ class Stage:
 
 
 def measure(part: Stage, seconds: float, check: Callable[[], None], clock: Clock = time.perf_counter) -> Measurement:
-    """Measure a stage once."""
+    """Measure a stage once, for about `seconds`."""
     part.prepare()
     timer = Timer(seconds, part.warm, clock, time.process_time, check)
     return timer.measurement(part.work(timer))
@@ -128,9 +131,10 @@ def measure_in_rounds(
     clock: Clock,
     least: int = 1,
 ) -> dict[str, list[Measurement]]:
-    """Measure each stage up to `count` times, round by round, until the clock shows `until`; return the turns by name.
+    """Measure each stage up to `count` times, round by round, until the clock shows `until`.
 
-    The overhead of turns is estimated from those so far. Rounds are complete; at least `least` of them are made.
+    Return the measurements by stage name. Each round is complete, and there are at least `least` rounds. The overhead
+    of a measurement is estimated from earlier measurements.
     """
     found: dict[str, list[Measurement]] = {part.name: [] for part in parts}
     queue = [part for _ in range(count) for part in parts]
@@ -138,7 +142,7 @@ def measure_in_rounds(
     for number, part in enumerate(queue):
         began = clock()
         if number % len(parts) == 0:
-            late = began + (began - round_began) / 2 > until  # half of the next round would be late
+            late = began + (began - round_began) / 2 > until  # more than half of the next round would be late
             if number >= least * len(parts) and late:
                 break
             round_began = began
@@ -150,8 +154,9 @@ def measure_in_rounds(
 
 @dataclass(frozen=True)
 class Measured:
-    """A stage over all its turns, as medians. `cores` is the number of busy cores, `memory_bytes` that of the process,
-    `storage_bytes` is per image and read from storage, not from the cache.
+    """Medians over all measurements (`turns`) of a stage. `cores` is the number of busy cores.
+
+    `memory_bytes` is the peak of the process. `storage_bytes` is the bytes per image from storage, not from the cache.
     """
 
     part: str
@@ -187,7 +192,7 @@ def _summary(name: str, turns: Sequence[Measurement]) -> Measured:
 
 
 def reading(plan: RunPlan) -> Any:
-    """Return a pipeline that reads records. Only labels leave it: passing bytes to Python would cost more."""
+    """Return a pipeline that reads records but outputs only labels, because passing images to Python takes time."""
     return _counted(train_rows(plan.folder, plan.dataset, plan.effect), plan)
 
 
@@ -215,7 +220,7 @@ def feeding(plan: RunPlan) -> Any:
 
 
 def pipeline_stage(name: str, plan: RunPlan, make: Callable[[RunPlan], Any]) -> Stage:
-    """Return the pipeline of a plan as a stage. It is started for each turn, so that it does not run during others."""
+    """Return the pipeline of a plan as a stage. The pipeline runs only during its own measurements."""
 
     def work(timer: Timer) -> None:
         switch(plan.effect)
@@ -242,7 +247,7 @@ class CompiledStep:
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self.compile_s = 0.0  # building the network and the first step
+        self.compile_s = 0.0  # to build the network and run the first step
 
     @functools.cached_property
     def step(self) -> TrainStep:
@@ -253,7 +258,7 @@ class CompiledStep:
         return step
 
     def compile(self) -> None:
-        """Build the step and run it once; do nothing if that is done."""
+        """Build the step and run it once. A second call does nothing."""
         switch(self.plan.effect)
         if self.compile_s:
             return
@@ -269,7 +274,7 @@ class CompiledStep:
 
 
 def step_stage(name: str, compiled: CompiledStep) -> Stage:
-    """Return the step on one repeated batch as a stage: the throughput of training if data took no time."""
+    """Return the step on one repeated batch as a stage, which gives the throughput of training without a feed."""
 
     def work(timer: Timer) -> None:
         images, labels = compiled.batch
@@ -282,7 +287,7 @@ def step_stage(name: str, compiled: CompiledStep) -> Stage:
 
 
 class TimedCallback(StepCallback):
-    """The step callback of `trainer run`, until the timer is done. With `full` it first waits for full queues."""
+    """Step callback of `trainer run` that stops when the timer is done. With `full` it first waits for full queues."""
 
     def __init__(self, plan: RunPlan, step: TrainStep, timer: Timer, full: bool) -> None:
         size = plan.config.batch_size
@@ -329,10 +334,10 @@ def wait_until_idle(most_s: float) -> None:
 def loop_stage(
     name: str, plan: RunPlan, compiled: CompiledStep, make: Callable[[RunPlan], Any] = feeding, full: bool = False
 ) -> Stage:
-    """Return feed and step together, in MindSpore's loop with the callback of a run, without saving and validation.
+    """Return the training loop with the step callback of a run as a stage. The loop neither saves nor validates.
 
-    The plan may differ from that of the step in feed and sink. If the feed is faster than the step, start with `full`
-    queues, as in a long run: a feed that fills them takes cores from the step.
+    `plan` may differ from the plan of the step in feed and sink. If the feed is faster than the step, measure with
+    `full` queues, as in a long run, because a feed that fills queues takes cores from the step.
     """
     full = full and not plan.effect.sink
 
@@ -344,6 +349,6 @@ def loop_stage(
         seconds = callback.wait_s + callback.work_s
         return None if plan.effect.sink or not seconds else callback.wait_s / seconds
 
-    # A sink is many steps; from empty queues, it takes some steps until the feed sets the speed.
+    # A sink has many steps. With empty queues, the feed limits the speed only after some steps.
     warm = 1 if plan.effect.sink else 2 if full else 2 + plan.effect.prefetch
     return Stage(name, work, warm, compiled.compile)

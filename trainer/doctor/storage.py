@@ -17,7 +17,7 @@ SEED = 0  # the same offsets in both passes
 
 @dataclass(frozen=True)
 class Storage:
-    """Rows per second at first, and again from the cache; None if nothing was read in time."""
+    """File system type (`kind`), and rows per second from storage and from the cache, or None if nothing was read."""
 
     kind: str
     network: bool
@@ -26,7 +26,7 @@ class Storage:
 
 
 def file_system(path: Path, mounts: str) -> tuple[str, bool]:
-    """Return the type of the file system of `path`, and True if it is a network file system. `mounts`: /proc/mounts."""
+    """Return the file system type of `path`, and True for a network file system. `mounts` is /proc/mounts."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split()
@@ -34,13 +34,13 @@ def file_system(path: Path, mounts: str) -> tuple[str, bool]:
             continue
         point = fields[1].encode().decode("unicode_escape")  # a space is written as \040
         inside = path == Path(point) or Path(point) in path.parents
-        if inside and len(point) >= len(best):  # the last of several on one mount point is visible
+        if inside and len(point) >= len(best):  # of several file systems on one mount point, the last is visible
             best, kind = point, fields[2]
     return kind, kind in NETWORK or (kind.startswith("fuse.") and kind not in ("fuse.lxcfs", "fuse.snapfuse"))
 
 
 def bytes_from_storage(counters: Path = Path("/proc/self/io")) -> int:
-    """Return the bytes that this process has read from storage, not from the cache; 0 if unknown."""
+    """Return the bytes that this process has read from storage, not from the cache, or 0 if unknown."""
     try:
         lines = counters.read_text().splitlines()
     except OSError:
@@ -51,10 +51,10 @@ def bytes_from_storage(counters: Path = Path("/proc/self/io")) -> int:
 def measure_storage(
     folder: Path, files: Sequence[str], row_bytes: int, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Storage:
-    """Read blocks of a row's size at random offsets, as training does, for at most `seconds`, and the same ones again.
+    """Read blocks of `row_bytes` at random offsets, for at most `seconds`, and then the same blocks again.
 
-    Each block, and nothing else, is dropped from the cache before it is first read: a run starts with what the check
-    of the files left in the cache. On a file system in memory both rates are equal.
+    Each block is dropped from the cache before the first read. The rest of the cache is kept, because a run starts with
+    the cache that the check of the files leaves. On a file system in memory both rates are equal.
     """
     try:
         mounts = Path("/proc/mounts").read_text()
@@ -102,5 +102,5 @@ def drop_from_cache(path: Path) -> None:
 
 
 def _drop_block(descriptor: int, offset: int, size: int) -> None:
-    first = offset - offset % PAGE  # partly covered pages would stay
+    first = offset - offset % PAGE  # partly covered pages would stay in the cache
     os.posix_fadvise(descriptor, first, -(-(offset + size) // PAGE) * PAGE - first, os.POSIX_FADV_DONTNEED)

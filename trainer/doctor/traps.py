@@ -3,26 +3,28 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from schemas.counting import many
+
 LOCAL_COPY = "copy the shards to a local disk"
 GRAPH, O2, WORKERS, RESIZE = "--mode graph", "--amp-level O2", "--workers {}", "dataprep shard ... --resize {}"
-LARGE = 1.6  # times the side that training uses: above it most decoded pixels are discarded
-IDLE = 0.75  # of the cores: if fewer are busy, a feed with fewer threads than cores wastes cores
-COLD = 0.5  # of the cached rate
+LARGE = 1.6  # ratio of stored side to training side, above which most decoded pixels are discarded
+IDLE = 0.75  # share of busy cores, below which a feed with few threads wastes cores
+COLD = 0.5  # share of the cached rate, below which storage is slow
 KERNELS_GAIN = 1.15  # least gain of another limit on CPU instructions
 BATCH_GAIN = 1.15  # least gain of twice the batch size
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Settings requested, settings in effect, and measurements; None: not requested, or not measured.
+    """Requested settings, settings in effect, and measurements. None means not requested or not measured.
 
-    Sides in pixels: `short_side` is the median shorter side of stored images, `image_side` the side of images in
-    training, `resize_side` the one to shard with. `python_ops` are the transforms that run in Python. Rates in
-    images/s: `limit_per_s` is the slower of feed and step, `cold_per_s` and `cached_per_s` are the rates of the
-    storage. `feed_limits`, `step_limits` and `reading_limits` (the storage) say what slows this run. `useless_flags`
-    were tried without gain: a trap that only they would fix is not reported. `idle_flags` made a stage faster that is
-    not the bottleneck. `mixing_flags` turn mixing off. `reference` are the convolutions on oneDNN's reference path,
-    `kernels_gain` is the speedup with the limit that the trainer would set, `kernels_asked` the limit of the user.
+    Sides are in pixels: `short_side` is the median shorter side of stored images, `image_side` the side of images in
+    training, `resize_side` the side to shard with. `python_ops` are the transforms that run in Python. Rates are in
+    images/s: `limit_per_s` is the rate of the slower of feed and step, `cold_per_s` and `cached_per_s` are the rates of
+    the storage. `feed_limits`, `step_limits` and `reading_limits` are True if feed, step or storage slows this run.
+    `useless_flags` were tried without gain: a trap that only these flags would fix is not reported. `idle_flags` sped
+    up a stage that is not the bottleneck. `mixing_flags` disable mixing. `reference` are the convolutions on oneDNN's
+    reference path, `kernels_gain` is the speedup with the trainer's limit, `kernels_asked` is the user's limit.
     """
 
     device: str
@@ -71,8 +73,8 @@ class Observation:
 class Trap:
     """A problem that applies: a short name, the finding (`seen`) with its figures, and the remedy.
 
-    `limits` is False if it does not slow this run. `flags` are those of the remedy as they are tried: the trap is not
-    reported if they were tried without gain.
+    `limits` is False if the problem does not slow this run. `flags` are the flags of the remedy: the trap is not
+    reported if these flags were tried without gain.
     """
 
     name: str
@@ -83,7 +85,7 @@ class Trap:
 
 
 def find_traps(run: Observation) -> list[Trap]:
-    """Return the traps that apply: those that slow this run first, then by cost."""
+    """Return the traps that apply. Traps that slow this run come first; both groups are in the order of TRAPS."""
     found = [one for trap in TRAPS if (one := trap(run)) is not None and one.flags not in run.useless_flags]
     judged = [replace(one, limits=one.limits and one.flags not in run.idle_flags) for one in found]
     return sorted(judged, key=lambda one: not one.limits)
@@ -103,7 +105,7 @@ def reference_convolutions(run: Observation) -> Trap | None:
         return None
     text = (
         f"with {run.kernels_asked}, as requested, oneDNN runs convolutions on its slow reference path "
-        f"({', '.join(run.reference)}); with AVX2, one was {run.kernels_gain:.3g} times as fast"
+        f"({', '.join(run.reference)}); with AVX2, a convolution was {run.kernels_gain:.3g} times as fast"
     )
     return Trap("reference convolutions", text, "unset ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA", run.step_limits)
 
@@ -136,7 +138,7 @@ def python_transforms(run: Observation) -> Trap | None:
         return None
     names = ", ".join(run.python_ops)
     text = f"these transforms of the recipe run in Python: {names}; all threads share one interpreter"
-    remedy = "use operators of mindspore.dataset.vision on uint8, which run in C++"
+    remedy = "use operators of mindspore.dataset.vision on uint8 images: these operators run in C++"
     return Trap("Python transforms", text, remedy, run.feed_limits)
 
 
@@ -144,8 +146,8 @@ def python_mixing(run: Observation) -> Trap | None:
     """Report mixup and cutmix if the feed is the bottleneck."""
     if not run.mixing or not run.feed_bound:
         return None
-    text = "mixup and cutmix run in NumPy, once per batch"
-    return Trap("mixing in Python", text, "omit them if they improve accuracy too little", flags=run.mixing_flags)
+    text, remedy = "mixup and cutmix run in NumPy, once per batch", "omit mixup and cutmix if accuracy allows"
+    return Trap("mixing in Python", text, remedy, flags=run.mixing_flags)
 
 
 def large_images(run: Observation) -> Trap | None:
@@ -162,9 +164,9 @@ def few_workers(run: Observation) -> Trap | None:
     idle = run.cores_busy < IDLE * run.cores
     if not run.feed_bound or run.workers >= run.cores or not idle:
         return None
-    text = f"with {run.workers} decoding, only {run.cores_busy:.1f} of {run.cores} cores are busy"
+    text = f"with {many(run.workers, 'decoding thread')}, only {run.cores_busy:.1f} of {run.cores} cores are busy"
     flags = WORKERS.format(run.cores)
-    remedy = flags if run.workers_asked is not None else "free memory, or --prefetch 2"
+    remedy = flags if run.workers_asked is not None else "free some memory, or use --prefetch 2"
     return Trap("few workers", text, remedy, flags=flags)
 
 
@@ -172,8 +174,8 @@ def many_workers(run: Observation) -> Trap | None:
     """Report more threads than cores."""
     if run.workers_asked is None or run.workers_asked <= run.cores:
         return None
-    lowered = f"; reduced to {run.workers}" if run.workers < run.workers_asked else ""
-    text = f"{run.workers_asked} were requested, this process may use {run.cores} cores{lowered}"
+    lowered = f"; reduced to {many(run.workers, 'thread')}" if run.workers < run.workers_asked else ""
+    text = f"{run.workers_asked} threads were requested, this process may use {many(run.cores, 'core')}{lowered}"
     flags = WORKERS.format(run.cores)
     return Trap("many workers", text, f"{flags}, or a larger share of the machine", run.feed_limits, flags)
 
@@ -200,10 +202,10 @@ def slow_storage(run: Observation) -> Trap | None:
         )
         if run.fits_in_memory:
             text += "; the dataset fits in memory, so only the first epoch is slow"
-        remedy = f"{LOCAL_COPY}, or add memory to cache them"
+        remedy = f"{LOCAL_COPY}, or add memory to cache the shards"
         return Trap("slow storage", text, remedy, run.reading_limits, LOCAL_COPY)
     if run.network:
-        text = f"the shards are on {run.storage}, on a shared network"
+        text = f"the shards are on {run.storage}, a network file system"
         return Trap("network storage", text, f"{LOCAL_COPY} if the speed varies", run.reading_limits, LOCAL_COPY)
     return None
 
@@ -213,10 +215,10 @@ def many_files(run: Observation) -> Trap | None:
     if run.open_files_wanted <= run.open_files_limit:
         return None
     text = (
-        f"{run.files} files with {run.readers_wanted} readers need {run.open_files_wanted:,} open files, the hard "
+        f"{run.files} files with {run.readers_wanted} readers need {run.open_files_wanted:,} open files, but the hard "
         f"limit is {run.open_files_limit:,}"
     )
-    readers = f"; reduced to {run.readers}" if run.readers < run.readers_wanted else ""
+    readers = f"; reduced to {many(run.readers, 'reader')}" if run.readers < run.readers_wanted else ""
     return Trap("open files", text + readers, "raise 'ulimit -Hn', or shard with a larger --shard-size")
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from schemas.counting import many
 from trainer.doctor.advice import decides_alone, for_the_loop
+from trainer.doctor.notes import Trying
 from trainer.doctor.remedies import LEAST_ROUNDS as ROUNDS
 from trainer.doctor.remedies import NO_GAIN, UNCERTAIN, Remedy, Tried, weigh
 from trainer.doctor.samples import Row, resize_rows, write_dataset
@@ -18,17 +18,17 @@ from trainer.doctor.verdict import Rates
 from trainer.errors import TrainerError, first_line
 from trainer.plan.run_plan import RunPlan
 
-FIRST_ROUNDS = 0.6  # of the time of a trial; the rest is for more rounds if the result is uncertain
-LOOP_STEPS = 3  # at least, per turn in the loop: two that are not counted, and one
-REPEATS = 64  # of a sample, so that its epochs are as long as those of a dataset
+FIRST_ROUNDS = 0.6  # share of the time of a trial; the rest is for more rounds if the result is uncertain
+LOOP_STEPS = 3  # least number of steps per measurement of the loop: two warm-up steps, and a counted step
+REPEATS = 64  # repetitions of a sample, so that its epochs are as long as the epochs of a dataset
 FAILURES = (RuntimeError, ValueError, TypeError, TrainerError)  # raised for flags that do not work here
 
 
 class Trials:
-    """Trials and their results: `tried`, what `failed` and why, and what was `left_out` for lack of time."""
+    """Trials: their results (`tried`), flags with errors (`failed`), and flags that were not tried (`left_out`)."""
 
     def __init__(self, session: Session, compiled: CompiledStep, rates: Rates) -> None:
-        """`rates` are those of the current settings."""
+        """Prepare trials of the run in `compiled`. `rates` are the stage rates with the current settings."""
         self.session = session
         self.compiled = compiled
         self.rates = rates
@@ -44,7 +44,7 @@ class Trials:
         return [one for one in for_the_loop(self.tried, self.rates) if one.flags in self._loops]
 
     def feed(self, remedies: Sequence[Remedy], seconds: float) -> None:
-        """Try flags on the feed."""
+        """Try flags on the feed, for about `seconds`."""
         own, parts, chosen = pipeline_stage("own", self.session.plan, feeding), [], []
         for remedy in remedies:
             try:
@@ -56,17 +56,17 @@ class Trials:
             parts.append(pipeline_stage(remedy.flags, plan, feeding))
             self._loops[remedy.flags] = partial(loop_stage, remedy.flags, plan, self.compiled)
         if chosen:
-            self.session.tell(f"trying {', '.join(one.flags for one in chosen)}")
+            self.session.tell(Trying(tuple(one.flags for one in chosen)))
         self._weigh("feed", own, parts, chosen, seconds)
 
     def resize(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
-        """Try resized images on the feed, compared with the same rows in their size."""
+        """Try resized images on the feed, compared with the same rows in the stored size."""
         session = self.session
         assert remedy.resize is not None
         if len(rows) < session.plan.config.batch_size:
             self.left_out.append(f"{remedy.flags} (the rows are too large to sample)")
             return
-        session.tell(f"trying {remedy.flags} on {many(len(rows), 'row')}")
+        session.tell(Trying((remedy.flags,), len(rows)))
         began = session.clock()
         as_they_are = write_dataset(rows, session.scratch / "as_they_are", session.plan)
         small = resize_rows(rows, remedy.resize, session.plan, session.stop.check)
@@ -76,12 +76,12 @@ class Trials:
         self._loops[remedy.flags] = partial(loop_stage, remedy.flags, resized, self.compiled, _repeated)
 
     def copy(self, remedy: Remedy, rows: Sequence[Row], seconds: float) -> None:
-        """Try the feed on a copy of some rows in the temporary folder, first read from disk."""
+        """Try the feed on a copy of some rows in the temporary folder. The first read of the copy comes from disk."""
         session, folder = self.session, self.session.scratch
         if folder.stat().st_dev == session.plan.folder.stat().st_dev:
-            self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another)")
+            self.left_out.append(f"{remedy.flags} ({folder.parent} is on the same disk; set TMPDIR to another disk)")
             return
-        session.tell(f"trying {remedy.flags} on {len(rows)} rows in {folder.parent}")
+        session.tell(Trying((remedy.flags,), len(rows), folder.parent))
         began = session.clock()
         copied = write_dataset(rows, folder / "copy", session.plan)
         for shard in copied.train_split.shards:
@@ -92,9 +92,9 @@ class Trials:
         self._loops[remedy.flags] = partial(loop_stage, remedy.flags, copied, self.compiled, _repeated)
 
     def step(self, remedies: Sequence[Remedy], seconds: float, must: bool) -> None:
-        """Try flags on the step, one after another: each is compiled and takes memory.
+        """Try flags on the step, one after another, because each compiled step takes memory.
 
-        Flags without time left are left out, except the first if one `must` be tried.
+        Flags are left out when the time is over. If `must` is True, the first flag is tried in any case.
         """
         session = self.session
         until = session.clock() + seconds
@@ -106,7 +106,7 @@ class Trials:
                 self.left_out.append(remedy.flags)
                 self._late.append(remedy)
                 continue
-            session.tell(f"trying {remedy.flags}")
+            session.tell(Trying((remedy.flags,)))
             left = (until - began) / (len(remedies) - number)
             try:
                 other = CompiledStep(session.planned(**remedy.changes))
@@ -117,27 +117,27 @@ class Trials:
             session.stop.check()
             own, part = step_stage("own", self.compiled), step_stage(remedy.flags, other)
             self._weigh("step", own, [part], [remedy], left - (session.clock() - began))
-            if self.tried[-1].outcome != NO_GAIN:  # otherwise its memory is released
+            if self.tried[-1].outcome != NO_GAIN:  # else its memory is released
                 self._loops[remedy.flags] = partial(loop_stage, remedy.flags, other.plan, other)
 
     def try_left_out(self, seconds: float) -> None:
-        """Try the remedies of the step that were left out, in time that is free now."""
+        """Try the remedies of the step that were left out, for about `seconds`."""
         late, self._late = self._late, []
         self.left_out = [text for text in self.left_out if text not in {one.flags for one in late}]
         self.step(late, seconds, must=False)
 
     def loop(self, seconds: float) -> None:
-        """Try the most promising remedies in the whole loop."""
+        """Try the most promising remedies in the whole loop, for about `seconds`."""
         chosen = self.promising
         if not chosen:
             return
         step_s = self.session.plan.config.batch_size / min(self.rates.feed, self.rates.step)
         needed_s = (1 + len(chosen)) * ROUNDS * LOOP_STEPS * step_s
-        # If the stage alone decides, the loop only confirms it, which is not worth more time than planned.
+        # If the stage alone decides, a trial in the loop only confirms the result and is not worth extra time.
         if seconds <= 0 or (seconds < needed_s and all(decides_alone(one, self.rates) for one in chosen)):
             self.left_out += [f"{one.flags} in the whole loop" for one in chosen]
             return
-        self.session.tell(f"trying {', '.join(one.flags for one in chosen)} in the whole loop")
+        self.session.tell(Trying(tuple(one.flags for one in chosen), in_loop=True))
         own = loop_stage("own", self.session.plan, self.compiled, full=self.rates.feed > self.rates.step)
         parts = [self._loops[one.flags](full=self._feed_is_faster(one)) for one in chosen]
         self._weigh("loop", own, parts, [Remedy(one.flags, price=one.price) for one in chosen], seconds)

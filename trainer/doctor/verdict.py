@@ -1,7 +1,7 @@
 """The bottleneck of a run, from the throughput of feed and step alone. Pure.
 
-Feed and step are balanced if they are within a tenth of each other. A step that waits for a share w of the time runs
-at 1 - w of its own speed, so waiting for a tenth of the time is the same margin.
+Feed and step are balanced if their throughputs are within a tenth of each other. A step that waits for a share w of
+the time runs at 1 - w of its full speed, so a data wait of a tenth is the same margin.
 """
 
 import math
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from trainer.training.meter import BALANCED, COMPUTE, FEED, MARGIN
 
-FAR = 10  # times the throughput of the bottleneck: a faster stage is not measured again
+FAR = 10  # ratio to the throughput of the bottleneck, above which a stage is not measured again
 
 _BOUNDS = {"feed": FEED, "step": COMPUTE}
-ROOM = 1.05  # least gain of the loop if a stage took no time, for its remedies to be worth a trial
+ROOM = 1.05  # a stage is worth trials if the loop, when the stage takes no time, gains at least this factor
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Images/s of each stage alone, where each of the first four includes those before it; CPU seconds per image.
+    """Images/s of each stage alone, and CPU seconds per image. Each part of the feed includes the parts before it.
 
     `cores` is None if the step does not run on the CPU.
     """
@@ -35,11 +35,11 @@ class Rates:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`bound` is feed, compute or balanced; `ratio` is how many times as fast the other one is; `limit` is the highest
-    possible throughput of the loop in images/s, `shared` is True if cores shared by feed and step set it.
+    """Bottleneck of a run. `bound` is feed, compute or balanced; `ratio` is the faster throughput over the slower.
 
-    `parts` are the shares of read, decode, augment and batch in the time of the feed; `slowest` is the largest. `room`
-    is, for feed and step, how many times as fast the loop could be if that stage took no time: 1 without effect.
+    `limit` is the highest possible throughput of the loop in images/s. `shared` is True if cores shared by feed and
+    step set the limit. `parts` has the shares of read, decode, augment and batch in the time of the feed; `slowest` has
+    the largest share. `room` has, for feed and step, the speedup of the loop if that stage took no time.
     """
 
     bound: str
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def judge(rates: Rates) -> Verdict:
-    """Return the verdict on the measured rates, all above 0."""
+    """Return the verdict on measured rates. All rates must be above 0."""
     slower, faster = sorted((rates.feed, rates.step))
     ratio = faster / slower
     bound = BALANCED if ratio <= 1 + MARGIN else FEED if rates.feed < rates.step else COMPUTE
@@ -74,19 +74,19 @@ def judge(rates: Rates) -> Verdict:
 
 
 def limit_of(rates: Rates) -> float:
-    """Return the highest possible images/s of the loop: those of the slower stage, or of all cores for both."""
+    """Return the highest possible images/s of the loop, set by the slower stage or by shared cores."""
     return min(rates.feed, rates.step, _together(rates))
 
 
 def scaled(rates: Rates, part: str, gain: float, cpu: float) -> Rates:
-    """Return the rates with feed or step `gain` times as fast, for `cpu` times the CPU time per image."""
+    """Return the rates with feed or step `gain` times as fast, at `cpu` times the CPU time per image."""
     if part == "feed":
         return replace(rates, feed=rates.feed * gain, feed_cpu_s=rates.feed_cpu_s * cpu)
     return replace(rates, step=rates.step * gain, step_cpu_s=rates.step_cpu_s * cpu)
 
 
 def far_off(rates: Mapping[str, float]) -> set[str]:
-    """Return the stages, by images/s, that are so much faster than the slowest that one measurement is enough."""
+    """Return the stages so much faster than the slowest stage that one measurement is enough."""
     slowest = min(rates.values())
     return {part for part, rate in rates.items() if rate >= FAR * slowest}
 
@@ -101,8 +101,8 @@ def _together(rates: Rates) -> float:
 def feed_parts(rates: Rates) -> dict[str, float]:
     """Return the share of each part in the time of the feed.
 
-    A recipe can be faster than decoding alone, since RandomCropDecodeResize decodes only the crop: all of its time then
-    counts as decoding.
+    A recipe can be faster than decoding alone, because RandomCropDecodeResize decodes only the crop. All of its
+    time then counts as decoding.
     """
     read, decode, augment, feed = (1 / rate for rate in (rates.read, rates.decode, rates.augment, rates.feed))
     decode = min(decode, augment)

@@ -22,7 +22,7 @@ TOP = 5
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class: its rows, the correct ones, and the class most often predicted for the others (`taken_for`)."""
+    """Score of a class. `taken_for` is the class most often predicted instead, in `taken` rows."""
 
     name: str
     rows: int
@@ -34,9 +34,9 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class WorstRow:
-    """A row with one of the highest losses. `loss` is its cross entropy in nats, `score` its label's probability.
+    """A row with one of the highest losses. `loss` is the cross entropy in nats, `score` the label's probability.
 
-    `row` is its index in the split in stored order, from 0; None in reports of earlier versions.
+    `row` is the index of the row in the split, in stored order from 0, or None in reports of earlier versions.
     """
 
     key: str
@@ -49,11 +49,11 @@ class WorstRow:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of `trainer eval`. `epoch` and `step` are those of the checkpoint; None in reports of earlier versions.
+    """Result of `trainer eval`. `epoch` and `step` are from the checkpoint, or None in old reports.
 
     `same_data` is True if the checkpoint was trained on this dataset. `top5` is the share of rows whose label is among
-    the five highest logits, None with five classes or fewer. `confusion` (classes, classes) counts rows by
-    [label, predicted]. `worst` has the rows with the highest loss, the highest first.
+    the five highest logits, or None with five classes or fewer. `confusion` (classes, classes) counts rows by
+    [label, predicted]. `worst` has the rows with the highest loss, the highest loss first.
     """
 
     checkpoint: str
@@ -72,13 +72,13 @@ class Evaluation:
     worst: tuple[WorstRow, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """Return all fields for JSON."""
+        """Return all fields as values for JSON."""
         lists = {"classes": [vars(each) for each in self.classes], "worst": [vars(each) for each in self.worst]}
         return vars(self) | lists | {"confusion": self.confusion.tolist()}
 
 
 class Details:
-    """Counts of an evaluation, batch by batch, in constant memory. `keep` is the number of worst rows to keep."""
+    """Running counts of an evaluation, in constant memory. `keep` is the number of worst rows to keep."""
 
     def __init__(self, classes: Sequence[str], keep: int) -> None:
         self.classes = tuple(classes)
@@ -94,7 +94,7 @@ class Details:
         wide = logits.astype(np.float64)
         own = wide[np.arange(len(labels)), labels]
         predicted = wide.argmax(axis=1)
-        # Of equal logits the lower class ranks higher, as in argmax; a row with non-finite logits is in no top five.
+        # Among equal logits the lower class ranks higher, as in argmax. Rows with non-finite logits are not counted.
         lower = np.arange(wide.shape[1])[None, :] < labels[:, None]
         above = (wide > own[:, None]) | ((wide == own[:, None]) & lower)
         self.in_top += int(((above.sum(axis=1) < TOP) & np.isfinite(wide).all(axis=1)).sum())
@@ -109,7 +109,7 @@ class Details:
         if self.keep and (len(self._worst) < self.keep or rank > self._worst[0][0]):
             row = WorstRow(key, self.classes[label], self.classes[guess], float(np.exp(-loss)), loss, self.rows)
             push = heapq.heappush if len(self._worst) < self.keep else heapq.heapreplace
-            push(self._worst, (rank, -self.rows, row))  # of equal losses the earlier row is kept
+            push(self._worst, (rank, -self.rows, row))  # among equal losses the earlier row is kept
         self.rows += 1
 
     @property
@@ -119,7 +119,7 @@ class Details:
 
     @property
     def worst(self) -> tuple[WorstRow, ...]:
-        """The rows with the highest loss, the highest first."""
+        """The rows with the highest loss, the highest loss first."""
         return tuple(row for _, _, row in sorted(self._worst, key=lambda entry: (-entry[0], -entry[1])))
 
     @property
@@ -144,9 +144,9 @@ class Details:
 
 
 def write_report(folder: Path, evaluation: Evaluation) -> None:
-    """Write report.json, classes.csv, confusion.csv and worst.csv into `folder`, replacing earlier ones.
+    """Write report.json, classes.csv, confusion.csv and worst.csv into `folder`, replacing earlier files.
 
-    The confusion matrix has one row per label and one column per prediction. Raises TrainerError.
+    The confusion matrix has one row per label and one column per prediction. Raises TrainerError if writing fails.
     """
     names, values = [each.name for each in evaluation.classes], evaluation.to_dict()
     try:
@@ -161,7 +161,7 @@ def write_report(folder: Path, evaluation: Evaluation) -> None:
 
 
 def picture_name(number: int) -> str:
-    """Return the file, in a report's folder, of the thumbnail of worst row `number`, from 0."""
+    """Return the path in a report folder of the thumbnail of worst row `number`, from 0."""
     return f"{PICTURES}/{number + 1:04d}.jpg"
 
 

@@ -1,7 +1,8 @@
-"""`trainer eval`: scores a checkpoint on a split, each row exactly once, and writes the result to disk."""
+"""`trainer eval`: score a checkpoint on a split, each row exactly once, and write the result to disk."""
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.counting import many
@@ -18,7 +19,7 @@ from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import EVALUATIONS, PICTURES, contains_run, scratch
 
-USUAL_SIDE = 224  # pixels; for planning the pipeline before the checkpoint is read, which has the image size
+USUAL_SIDE = 224  # pixels; for the plan of the pipeline, made before the checkpoint with the image size is read
 THUMBNAIL_SIDE = 320  # pixels; a thumbnail is about 20 KB
 MAX_THUMBNAILS = 200
 
@@ -33,10 +34,11 @@ def evaluate_checkpoint(
     keep: int = 20,
     home: Path = Path(),
 ) -> Evaluation:
-    """Score a checkpoint, or the best one of a run folder, on a split of a dataset; report `keep` of the worst rows.
+    """Score a checkpoint, or the best checkpoint of a run folder, on a split. Return scores and the `keep` worst rows.
 
-    Only the device settings of `config` are used; model, recipe and pixels are those of the checkpoint; `home` is as
-    in RunPlan. Raises TrainerError, and ContractError if the data is damaged or has other classes.
+    Only the device settings and batch size of `config` are used; model and recipe come from the checkpoint. `home` is
+    as in RunPlan, `show` as in in_effect. `after_batch` may raise an exception to stop. Raises TrainerError if the
+    split has no rows, and ContractError if the data is damaged or has other classes.
     """
     file, folder, home = checkpoint.find(path).resolve(), folder.resolve(), home.resolve()
     dataset = open_split(folder, split, config.full_check)
@@ -49,7 +51,7 @@ def evaluate_checkpoint(
         details = _evaluate(model, dataset, folder, split, config.batch_size, keep, after_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
-            f"read {many(details.rows, 'row')} of the {dataset.splits[split].rows} sealed ones from {split}; "
+            f"{split} has {many(dataset.splits[split].rows, 'sealed row')}, but {details.rows} were read; "
             "run 'dataprep verify'"
         )
     return Evaluation(
@@ -71,10 +73,10 @@ def evaluate_checkpoint(
 
 
 def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
-    """Return the dataset after checking a split. Raise TrainerError if it has no rows, ContractError if damaged."""
+    """Check a split and return the dataset. Raises TrainerError if the split is empty, ContractError if damaged."""
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
-        raise TrainerError(f"{folder} has no rows in split '{split}'; it has {', '.join(dataset.splits)}")
+        raise TrainerError(f"{folder} has no rows in split '{split}'; its splits are {', '.join(dataset.splits)}")
     check_split(folder, dataset, split, full_check)
     return dataset
 
@@ -104,28 +106,37 @@ def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: P
     pairs = zip((*meta.classes, None), (*dataset.classes, None), strict=False)
     number, (ours, theirs) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
     raise ContractError(
-        f"{file} was trained on other classes than those of {folder}: class {number} is {ours!r} in the checkpoint and "
+        f"{file} and {folder} have different classes: class {number} is {ours!r} in the checkpoint and "
         f"{theirs!r} in the dataset; shard with the class list of the training set ('dataprep shard --classes')"
     )
 
 
-def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> str:
+@dataclass(frozen=True)
+class EvaluationFiles:
+    """Folder of the files of an evaluation, its run (None with --report), and the error if writing failed."""
+
+    folder: Path
+    run: Path | None = None
+    error: str = ""
+
+
+def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> EvaluationFiles | None:
     """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
 
-    Returns a sentence that names the folder, empty if nothing is written. Raises TrainerError if `report` cannot be
-    written; for a run folder that cannot be written, such as a colleague's, the sentence says so.
+    Returns None, and writes nothing, if `checkpoint` is a file and `report` is None. Raises TrainerError if `report`
+    cannot be written. If a run folder cannot be written, such as the folder of another user, the result has the error.
     """
     if report is not None:
         _write(report, evaluation)
-        return f"report: {report}"
+        return EvaluationFiles(report)
     if not contains_run(checkpoint):
-        return ""
+        return None
     folder = checkpoint / EVALUATIONS / evaluation.split
     try:
         _write(folder, evaluation)
     except TrainerError as error:
-        return f"{error}; use --report FOLDER to write it elsewhere"
-    return f"written to {folder}; 'trainer report {checkpoint}' makes a page of it"
+        return EvaluationFiles(folder, checkpoint, str(error))
+    return EvaluationFiles(folder, checkpoint)
 
 
 def _write(folder: Path, evaluation: Evaluation) -> None:
@@ -134,12 +145,12 @@ def _write(folder: Path, evaluation: Evaluation) -> None:
 
 
 def write_thumbnails(folder: Path, evaluation: Evaluation) -> int:
-    """Write FOLDER/worst/0001.jpg and so on for the worst rows, replacing earlier ones. Return their number.
+    """Write thumbnails of the worst rows as FOLDER/worst/0001.jpg etc., replacing earlier files. Return the number.
 
-    Raises TrainerError if the folder cannot be written. An image that Pillow cannot read is left out.
+    An image that Pillow cannot read is left out. Raises TrainerError if the folder cannot be written.
     """
     folder = folder.absolute()
-    thumbnails = _thumbnails(evaluation)  # before the earlier ones are deleted
+    thumbnails = _thumbnails(evaluation)  # before the earlier files are deleted
     try:
         (folder / PICTURES).mkdir(parents=True, exist_ok=True)
         for path in (folder / PICTURES).glob("[0-9][0-9][0-9][0-9].jpg"):
@@ -147,12 +158,12 @@ def write_thumbnails(folder: Path, evaluation: Evaluation) -> int:
         for number, content in thumbnails.items():
             (folder / picture_name(number)).write_bytes(content)
     except OSError as error:
-        raise disk_error(error, f"cannot write the pictures into {folder / PICTURES}") from None
+        raise disk_error(error, f"cannot write the thumbnails into {folder / PICTURES}") from None
     return len(thumbnails)
 
 
 def _thumbnails(evaluation: Evaluation) -> dict[int, bytes]:
-    """Return JPEG bytes by index in `evaluation.worst`."""
+    """Return the thumbnails as JPEG bytes, by index in `evaluation.worst`."""
     worst = evaluation.worst[:MAX_THUMBNAILS]
     rows = {number: each.row for number, each in enumerate(worst) if each.row is not None}
     if not rows:

@@ -1,4 +1,4 @@
-"""`trainer export`: writes a checkpoint as MindIR, ONNX or AIR with a JSON description, and checks its outputs."""
+"""`trainer export`: write a checkpoint as MindIR, ONNX or AIR with a JSON description, and check its outputs."""
 
 import importlib
 import json
@@ -23,8 +23,7 @@ from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
-# Allowed difference as a share of the largest logit: float32 sums may be computed in another order; float16 has 10 bits
-# of fraction.
+# Allowed difference relative to the largest logit. The order of float32 sums may differ; float16 has 10 fraction bits.
 TOLERANCE = {"O0": 1e-4}
 FLOAT16_TOLERANCE = 2e-2
 
@@ -33,8 +32,8 @@ FLOAT16_TOLERANCE = 2e-2
 class Exported:
     """Result of an export: the model file, its JSON description, and the input shape.
 
-    `difference` is the largest difference of a logit from the checkpoint's on one batch, None if the format cannot be
-    run here. `note` says how the model was checked.
+    `difference` is the largest difference of a logit between checkpoint and model on one batch, or None if the model
+    cannot be run here. `note` says how the model was checked.
     """
 
     file: str
@@ -55,10 +54,11 @@ def export_checkpoint(
     show: Show,
     home: Path = Path(),
 ) -> Exported:
-    """Write a checkpoint (of a run folder: the best) as mindir, onnx or air, to `out` or next to the checkpoint.
+    """Export a checkpoint, or the best checkpoint of a run folder, to `out` or next to the checkpoint.
 
-    The model maps float32 (batch_size, 3, S, S), RGB, normalised as in the JSON, to logits. Raises TrainerError if
-    MindSpore cannot write the format, or if the outputs differ from the checkpoint's; then no file is written.
+    `model_format` is mindir, onnx or air. The model maps float32 RGB images (batch_size, 3, S, S), normalised as in the
+    JSON description, to logits. Raises TrainerError, and writes no file, if MindSpore cannot write the format or if the
+    outputs differ from the outputs of the checkpoint.
     """
     file, home = checkpoint.find(path).resolve(), home.resolve()
     effect = in_effect(config, show)
@@ -123,7 +123,7 @@ def _check_onnx(file: Path, images: NDArray[np.float32], expected: NDArray[Any])
     try:
         runtime = importlib.import_module("onnxruntime")
     except ModuleNotFoundError:
-        return None, "not checked: needs pip install onnxruntime"
+        return None, "not checked: onnxruntime is not installed (pip install onnxruntime)"
     session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     (outputs,) = session.run(None, {session.get_inputs()[0].name: images})
     return _difference(outputs, expected), "run with ONNX Runtime and compared on one batch"
@@ -167,7 +167,7 @@ def _publish(written: Path, exported: Exported, model: LoadedModel) -> None:
         temporary = Path(exported.file).with_name(f".{Path(exported.file).name}-{os.getpid()}")
         shutil.copyfile(written, temporary)  # not a move: MindSpore makes the file readable for its owner only
         sync(temporary)
-        Path(exported.description).unlink(missing_ok=True)  # if killed here, no model has the description of another
+        Path(exported.description).unlink(missing_ok=True)  # a kill here leaves no outdated description
         os.replace(temporary, exported.file)
         write_whole(Path(exported.description), json.dumps(description, indent=1) + "\n")
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Replaces cells that MindSpore cannot write as ONNX by equivalent ones.
+"""Replace cells that MindSpore cannot write as ONNX by equivalent cells, for export only.
 
-Only for export: in training, maximum pooling of padded features takes twice as long on CPU (measured on 2.10).
+In training, maximum pooling with the new cells would take twice as long on CPU (measured on 2.10).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from trainer.nn.cast import child_cells, put_cell
 
 
 class ZeroPaddedMaxPool(nn.Cell):  # type: ignore[misc]
-    """Maximum pooling with zero padding: equal to `pool`, which pads with the lowest number, on features >= 0.
+    """Maximum pooling with zero padding. For features >= 0 it equals `pool`, which pads with the lowest number.
 
     nn.MaxPool2d with padding becomes MaxPool3DWithArgmax, which MindSpore cannot write as ONNX.
     """
@@ -51,7 +51,7 @@ class HardSwish(HardSigmoid):
 def prepare_for_onnx(network: Any) -> None:
     """Replace, in place, the cells that ONNX export does not support.
 
-    These are hard swish, hard sigmoid, and maximum pooling with padding directly after a ReLU in a SequentialCell.
+    The cells are hard swish, hard sigmoid, and maximum pooling with padding directly after a ReLU in a SequentialCell.
     """
     for _, (parent, name, cell) in child_cells(network):
         if isinstance(cell, nn.HSwish):

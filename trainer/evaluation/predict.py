@@ -1,4 +1,4 @@
-"""`trainer predict`: the best classes of images on disk or of a sealed split, one row per image."""
+"""`trainer predict`: write the most probable classes of image files or of a sealed split, one row per image."""
 
 import csv
 import json
@@ -33,9 +33,9 @@ from trainer.runs.folder import scratch
 
 @dataclass(frozen=True)
 class Prediction:
-    """One image: its best classes with their scores (softmax, 0..1), the best first, or an error.
+    """Prediction for an image: the most probable classes with scores (softmax, 0..1), highest first, or an error.
 
-    `name` is the path, or the key of a sealed row; `label` is the class of a sealed row.
+    `name` is the path, or the key of a sealed row. `label` is the class of a sealed row.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Counts of a prediction job: image rows, those with an error, rows of files that are not images, skipped paths."""
+    """Counts of a job: images, images with an error, files that are not images, and skipped paths (`passed_over`)."""
 
     images: int
     errors: int
@@ -66,11 +66,12 @@ def predict(
     after_batch: Callable[[], None],
     home: Path = Path(),
 ) -> Predicted:
-    """Call `write` with the `top` best classes of each image of `inputs`: folders, files, or one sealed dataset.
+    """Call `write` with the `top` most probable classes of each image in `inputs`. Return the counts.
 
-    Only device settings and batch size of `config` are used; `home` is as in RunPlan. Raises TrainerError for missing
-    inputs, ContractError for damage. A file that cannot be read gives a row with its error. Folders that cannot be
-    listed and folders behind links give no row; they are in `passed_over` of the result.
+    `inputs` are folders and files, or one sealed dataset. Only device settings and batch size of `config` are used.
+    `home` is as in RunPlan, `show` as in in_effect. A file that cannot be read gives a row with an error. Unreadable
+    folders and links to folders give no row; `passed_over` of the result lists them. Raises TrainerError if an input is
+    missing, and ContractError if the checkpoint or the dataset is damaged.
     """
     file = checkpoint.find(path).resolve()
     sealed = is_sealed(inputs)
@@ -99,7 +100,7 @@ def predict(
 
 
 def is_sealed(inputs: Sequence[Path]) -> bool:
-    """Return True if the input is a sealed dataset. Raise TrainerError if it is one of several inputs."""
+    """Return True if the input is a sealed dataset. Raises TrainerError if a sealed dataset is not the only input."""
     sealed = [each for each in inputs if os.path.isfile(each / DATASET)]  # False for an unreadable folder
     if sealed and len(inputs) > 1:
         raise TrainerError(f"{sealed[0]} is a sealed dataset: it must be the only INPUT")
@@ -122,7 +123,7 @@ def _sealed_rows(
 def _file_rows(
     model: LoadedModel, files: Sequence[tuple[Path, Path]], batch_size: int, top: int
 ) -> Iterator[list[Prediction]]:
-    # The transforms of evaluation without decoding, which read_picture does.
+    # All transforms of evaluation except decoding: read_picture decodes.
     steps = model.recipe.evaluate(model.meta.pixels.size)
     steps = [step for step in steps if not isinstance(step, vision.Decode)]
     steps = scaled(steps, model.meta.pixels.mean, model.meta.pixels.std)
@@ -156,9 +157,9 @@ def _unreadable(name: str, error: Unreadable) -> Prediction:
 
 
 def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list[tuple[tuple[str, float], ...]]:
-    """Return the `top` classes with the highest scores for each row of logits (N, classes).
+    """Return the `top` highest (class, score) pairs for each row of logits (N, classes).
 
-    Of equal scores the lower class comes first.
+    Among equal scores the lower class number comes first.
     """
     if not len(logits):
         return []
@@ -170,8 +171,9 @@ def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list
 def csv_writer(stream: TextIO, name: str, sealed: bool, top: int) -> Callable[[Prediction], None]:
     r"""Return a function that writes one CSV line per prediction; the first column is called `name`.
 
-    The header is written before the first row, so that a job that fails early writes nothing. Names are written as
-    keys if they are not UTF-8, and control characters as \x1b, so that each row is one line.
+    The other columns depend on `sealed` and `top`. The header is written with the first row, so a job that fails early
+    writes nothing. Names that are not UTF-8 are written as keys, and control characters as escapes such as \x1b, so
+    each row is one line.
     """
     writer = csv.writer(stream, lineterminator="\n")
     own = "label" if sealed else "error"

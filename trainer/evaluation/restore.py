@@ -1,4 +1,4 @@
-"""Loads a checkpoint for inference, for `eval`, `predict` and `export`."""
+"""Load a checkpoint for inference by `eval`, `predict` and `export`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Show = Callable[[tuple[Decision, ...]], None]
 
 
 def in_effect(config: RunConfig, show: Show, needs: Demand | None = None) -> InEffect:
-    """Return the settings in effect for `config`; `show` gets the decisions that inference uses."""
+    """Return the settings in effect for `config`. `show` is called with the decisions that matter for inference."""
     effect = decide(config, this_machine(config.device), demand=needs)
     show(tuple(decision for decision in effect.decisions if decision.setting not in TRAINING_ONLY))
     return effect
@@ -47,7 +47,7 @@ class LoadedModel:
 
     @property
     def task(self) -> Task:
-        """The task of the record kind that the network was trained on."""
+        """The task for the record kind of the training data."""
         return find_task(self.meta.kind)
 
     def require_classifier(self, command: str) -> None:
@@ -61,9 +61,9 @@ class LoadedModel:
 
 
 def restore(file: Path, home: Path, effect: InEffect) -> LoadedModel:
-    """Apply the device settings and load the checkpoint; the user's model or recipe is searched for in `home`.
+    """Apply the device settings and load a checkpoint. A user's model or recipe is searched for in `home`.
 
-    Call it in a scratch folder. Raises ContractError if the file is damaged or does not fit its model.
+    Call this function in a scratch folder. Raises ContractError if the file is damaged or does not fit its model.
     """
     apply(effect)
     weights, meta = checkpoint.load(file)

@@ -13,13 +13,13 @@ from trainer.errors import disk_error
 
 @contextlib.contextmanager
 def rows_to(out: Path | None) -> Iterator[TextIO]:
-    """Yield stdout, or a temporary file that is renamed to `out` when the block ends without an error."""
+    """Yield stdout, or a temporary file that becomes `out` at the end. Raises TrainerError if writing `out` fails."""
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
         yield sys.stdout
         return
-    if out.exists() and not out.is_file():  # a device or a pipe: written directly
+    if out.exists() and not out.is_file():  # a device or a pipe is written directly
         with out.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
             yield stream
         return

@@ -28,7 +28,7 @@ NOISY = ("loss", "images_per_s", "data_wait")
 LOSSES = ("loss", "val_loss")
 FROM_ZERO = ("images_per_s", "data_wait")
 FEW = 40  # a curve by step with fewer points is not smoothed
-TOO_FEW = 5  # with fewer points there are no curves by step
+TOO_FEW = 5  # with fewer points no curves by step are drawn
 
 
 def charts(runs: Sequence[Run], over: Over) -> list[Chart]:
@@ -61,7 +61,7 @@ def _losses(run: Run) -> Chart:
 
 
 def _marks(runs: Sequence[Run], over: Over) -> tuple[float, ...]:
-    """Return the places where a single run was resumed; for several runs they would be ambiguous."""
+    """Return the x values at which a single run was resumed. For several runs the marks would be ambiguous."""
     if len(runs) != 1:
         return ()
     steps = np.array([start.step for start in runs[0].starts[1:]], np.float64)

@@ -9,18 +9,18 @@ from statistics import median
 from trainer.config import RunConfig
 from trainer.decisions import requested
 from trainer.report.history import Line, Run, number
-from trainer.training.meter import REMEDIES, bottleneck
+from trainer.training.meter import BOUNDS, WaitReport
 
 UNKNOWN = "not recorded"
 NAMES = {"lr": "peak lr"}  # options with another name in the table of settings
-NO_SETTING = ("dataset", "out", "resume")  # paths, and how the run was started
+NO_SETTING = ("dataset", "out", "resume")  # paths, and options about the start of the run
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(RunConfig)}
-OFF_AND_ON = ("sink",)  # options of three states: --sink, --no-sink, or neither
+OFF_AND_ON = ("sink",)  # options with three states: --sink, --no-sink, or not given
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a run: requested, in effect, and why."""
+    """A setting of a run: the requested value, the value in effect, and the reason."""
 
     name: str
     asked: str
@@ -29,7 +29,7 @@ class Setting:
 
 
 def settings(run: Run) -> list[Setting]:
-    """Return all settings: first those that the run decided and printed, then the other options."""
+    """Return all settings: first the settings in the table that the run printed, then the other options."""
     decided = [Setting(name, *values) for name, values in run.decisions.items()]
     known = {one.name for one in decided}
     rest = [(NAMES.get(name, name.replace("_", " ")), name) for name in run.options if name not in NO_SETTING]
@@ -81,11 +81,11 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run; None if unknown. Shares are 0..1, times in seconds.
+    """Outcome of a run. Unknown values are None. Shares are 0..1, and times are in seconds.
 
-    `images_per_s` is the median of the epochs, as is `data_wait` of an incomplete run. `bound` is the bottleneck (feed,
-    compute or balanced), `limit` the sentence with which the run reported it. `evaluated` is the accuracy on each
-    split that `trainer eval` evaluated.
+    `images_per_s` is the median of the epochs. `data_wait` of an incomplete run is the median of its epochs. `bound` is
+    the bottleneck (feed, compute or balanced); `limit` has its details. `evaluated` maps each split that `trainer eval`
+    evaluated to its accuracy.
     """
 
     run: str
@@ -100,19 +100,19 @@ class Outcome:
     images_per_s: float | None
     data_wait: float | None
     bound: str | None
-    limit: str | None
+    limit: WaitReport | None
     seconds: float | None
     evaluated: dict[str, float]
 
 
 def outcome(run: Run) -> Outcome:
-    """Return the outcome of a run from the lines of its epochs, which an unfinished run has too."""
+    """Return the outcome of a run, from the lines of its epochs, so that an unfinished run has an outcome too."""
     last = run.epochs[-1] if run.epochs else {}
     steps = number((run.steps[-1] if run.steps else {}).get("step")) or 0
     best = _best(run)
     result = run.result or {}
     waited = number(result.get("data_wait"))
-    bound = next((word for word in REMEDIES if word == result.get("bound") and waited is not None), None)
+    bound = next((word for word in BOUNDS if word == result.get("bound") and waited is not None), None)
     return Outcome(
         run=run.name,
         state=run.state,
@@ -126,14 +126,14 @@ def outcome(run: Run) -> Outcome:
         images_per_s=_median(run, "images_per_s"),
         data_wait=_median(run, "data_wait") if waited is None else waited,
         bound=bound,
-        limit=None if bound is None else bottleneck(bound, waited or 0.0, run.decisions.get("device", ("", ""))[1]),
+        limit=None if bound is None else WaitReport(bound, waited, run.decisions.get("device", ("", ""))[1]),
         seconds=_seconds(run),
         evaluated={one.split: one.accuracy for one in run.evaluations},
     )
 
 
 def _best(run: Run) -> Line:
-    """Return the epoch whose weights are in best.ckpt: the later one of equals."""
+    """Return the epoch whose weights are in best.ckpt: the last of equally good epochs."""
     scored = [line for line in run.epochs if number(line.get("val_accuracy")) is not None]
     return max(reversed(scored), key=lambda line: number(line["val_accuracy"]) or 0.0, default={})
 
@@ -156,7 +156,7 @@ def _seconds(run: Run) -> float | None:
 
 
 def command(run: Run) -> str | None:
-    """Return the command that repeats this run in another folder, None if config.json is missing."""
+    """Return the command that repeats this run in another folder, or None if config.json is missing."""
     if not run.options:
         return None
     parts = ["trainer", "run", str(run.options.get("dataset", "DATASET"))]
@@ -168,7 +168,7 @@ def command(run: Run) -> str | None:
 
 
 def evaluate_command(run: Run) -> str:
-    """Return the command that evaluates the best weights of the run, on val if there is one."""
+    """Return the command that evaluates the best weights of the run on val, or on train if there is no val split."""
     split = "train" if run.epochs and not any(_numbers(run, "val_accuracy")) else "val"
     data = str(run.options.get("dataset", "DATASET"))
     return shlex.join(["trainer", "eval", str(run.folder), data, "--split", split])

@@ -11,13 +11,13 @@ from trainer.report.figures import matrix_png, row_shares
 from trainer.report.history import Run, number
 from trainer.report.render import data_uri
 
-TABLE_CLASSES = 24  # with more classes the matrix is a picture, not a table of counts
-PAIRS = 100  # of confused classes
+TABLE_CLASSES = 24  # with more classes the matrix is shown as a picture, not as a table
+PAIRS = 100  # most pairs of confused classes on the page
 
 
 @dataclass(frozen=True)
 class Pair:
-    """`rows` of class `label` were predicted as `predicted`; `share` is their share of the rows of `label`."""
+    """Confused classes: `rows` rows of class `label`, a `share` of all its rows, were predicted as `predicted`."""
 
     label: str
     predicted: str
@@ -27,7 +27,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class WorstImage:
-    """One of the worst images; `picture` is a data URI, None if there is no picture."""
+    """One of the worst images. `picture` is a data URI, or None if there is no picture."""
 
     key: str
     label: str
@@ -39,8 +39,9 @@ class WorstImage:
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """One evaluation on the page. `matrix` has the counts and shares of a small matrix, one row per label; `picture`
-    shows a large one. `remarks` warn about other data or weights that are not the best.
+    """An evaluation as shown on the page. `remarks` warn about other data, or about weights that are not the best.
+
+    `matrix` has (count, share) cells of a small matrix, one row per label. `picture` is a large matrix as a data URI.
     """
 
     number: int
@@ -96,7 +97,7 @@ def _worst(run: Run, evaluation: Evaluation, picture_bytes: int) -> tuple[WorstI
     for index, one in enumerate(evaluation.worst):
         content = read_picture(run.folder, evaluation.split, index)
         if content is not None and len(content) > picture_bytes:
-            content, picture_bytes = None, 0  # no pictures after the first one without space
+            content, picture_bytes = None, 0  # no pictures after the first picture that does not fit
         picture_bytes -= len(content or b"")
         picture = None if content is None else data_uri("jpeg", content)
         rows.append(WorstImage(one.key, one.label, one.predicted, one.score, one.loss, picture))
@@ -106,8 +107,9 @@ def _worst(run: Run, evaluation: Evaluation, picture_bytes: int) -> tuple[WorstI
 def _remarks(run: Run, evaluation: Evaluation) -> list[str]:
     remarks = []
     if not evaluation.same_data:
-        remarks.append(f"Not evaluated on the data of the training, but on {evaluation.dataset}.")
+        remarks.append(f"Evaluated on {evaluation.dataset}, not on the training dataset.")
     best = number((run.result or {}).get("best_epoch")) or outcome(run).best_epoch
     if best is not None and evaluation.epoch is not None and best != evaluation.epoch:
-        remarks.append(f"The weights are those of epoch {evaluation.epoch}; the best are now those of epoch {best:g}.")
+        weights = f"The evaluated weights are from epoch {evaluation.epoch}"
+        remarks.append(f"{weights}; the best weights are now from epoch {best:g}.")
     return remarks

@@ -12,11 +12,11 @@ from trainer.evaluation.details import ClassScore, Evaluation, WorstRow, picture
 from trainer.runs.folder import EVALUATION, EVALUATIONS
 
 MAX_REPORT_BYTES = 1 << 30
-MAX_PICTURE_BYTES = 1 << 20  # trainer eval writes a few dozen KB; a larger file is not from it
+MAX_PICTURE_BYTES = 1 << 20  # trainer eval writes a few dozen KB; a larger file is not a thumbnail of trainer eval
 
 
 def read_evaluations(run: Path) -> tuple[tuple[Evaluation, ...], list[tuple[str, str]]]:
-    """Return the evaluations in RUN/eval by split, and (file, reason) for each that cannot be read."""
+    """Return the evaluations in RUN/eval by split, and (file, reason) for each unreadable file."""
     evaluations: list[Evaluation] = []
     unreadable: list[tuple[str, str]] = []
     for path in sorted((run / EVALUATIONS).glob(f"*/{EVALUATION}")):
@@ -24,13 +24,13 @@ def read_evaluations(run: Path) -> tuple[tuple[Evaluation, ...], list[tuple[str,
             values = json.loads(read_regular(path, MAX_REPORT_BYTES).decode(errors="replace"))
             evaluations.append(_evaluation(path.parent.name, values))
         except (OSError, ContractError, ValueError, TypeError, KeyError, RecursionError) as error:
-            reason = f"it cannot be read ({type(error).__name__}: {error}); run 'trainer eval' again to replace it"
+            reason = f"cannot be read ({type(error).__name__}: {error}); run 'trainer eval' again to replace it"
             unreadable.append((path.relative_to(run).as_posix(), reason))
     return tuple(evaluations), unreadable
 
 
 def read_picture(run: Path, split: str, number: int) -> bytes | None:
-    """Return the JPEG of worst row `number` of RUN/eval/<split>, None if there is none."""
+    """Return the JPEG of worst row `number` in RUN/eval/<split>, or None if there is no picture."""
     try:
         return read_regular(run / EVALUATIONS / split / picture_name(number), MAX_PICTURE_BYTES)
     except (OSError, ContractError):

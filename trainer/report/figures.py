@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from trainer.report.series import Series, smooth, thin
 
 WIDTH, HEIGHT = 5.0, 2.8  # inches; a page scales them
-BUCKETS = 400  # of a curve; the lowest and the highest point of each are drawn: about one bucket per pixel
-COLOURS = 6  # in figure.rc; a seventh curve has the first colour again
-DOTTED = 30  # with so many epochs or fewer, each has a dot
-WIDE = 20.0  # if the highest loss is more times the lowest, the axis is logarithmic
-LABEL_GAP = 0.075  # of the plot's height, between two labels at the ends of curves
-LABEL_WIDTH = 0.05  # of the plot's width
+BUCKETS = 400  # per curve, about one bucket per pixel; the lowest and the highest point of a bucket are drawn
+COLOURS = 6  # number of colours in figure.rc; a seventh curve has the first colour again
+DOTTED = 30  # with this many epochs or fewer, each epoch has a dot
+WIDE = 20.0  # ratio of highest to lowest loss, above which the axis is logarithmic
+LABEL_GAP = 0.075  # share of the plot's height between two labels at the ends of curves
+LABEL_WIDTH = 0.05  # share of the plot's width
 RARE = 0.005  # share of points that may be off the scale, so that a spike does not flatten the curve
 MATRIX_SIDE = 500  # pixels
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: the short label at its end, the number of its colour from 0, and its values.
+    """A curve: the short label at its end, the number of its colour from 0, and its values (`series`).
 
-    `noisy` draws a moving average, and the values themselves faintly.
+    A `noisy` curve is drawn as a moving average over faint values.
     """
 
     label: str
@@ -40,8 +40,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over one axis. `name` is an id, `unit` follows the values ("%" shows shares as per cent), `marks` are the
-    places on the axis where a run was resumed. `from_zero` starts the axis at 0, `may_log` allows a logarithmic axis.
+    """Curves over a common x axis. `name` is an id. `unit` follows the values; "%" shows shares as per cent.
+
+    `marks` are the x values where a run was resumed. `from_zero` starts the y axis at 0. `may_log` allows a log axis.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Chart:
 
     @property
     def log(self) -> bool:
-        """Return True if the axis of values is logarithmic."""
+        """Return True if the y axis is logarithmic."""
         values = np.concatenate([curve.series.finite().y for curve in self.curves])
         return self.may_log and bool(values.min() > 0) and float(values.max() / values.min()) > WIDE
 
@@ -116,14 +117,14 @@ def _draw_into(axes: Any, chart: Chart) -> None:
     if chart.from_zero:
         values = np.concatenate([curve.series.finite().y for curve in chart.curves])
         top = axes.get_ylim()[1]
-        # The default margin is a share of the range of the values, not of their height.
+        # The default margin depends on the range of the values, not on the values themselves.
         axes.set_ylim(0, top if values.max() > top else max(top, 1.08 * float(values.max())))
     if len(chart.curves) > 1:
         _label(axes, [(curve.label, *end) for curve, end in zip(chart.curves, ends, strict=True)])
 
 
 def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
-    """Draw a curve, with dots if it has at most `dotted` points; return its last point."""
+    """Draw a curve, with dots if it has at most `dotted` points. Return the last point (x, y)."""
     colour = f"C{curve.colour % COLOURS}"
     points = curve.series.finite()
     if curve.noisy:
@@ -137,7 +138,7 @@ def _draw_curve(axes: Any, curve: Curve, dotted: int) -> tuple[float, float]:
 
 
 def _scale(axes: Any, chart: Chart) -> None:
-    """End the axis of values where nearly all points end, with a mark at the edge for each point beyond."""
+    """Limit the y axis to the range of nearly all points, and mark each point beyond at the edge."""
     all_values = np.concatenate([curve.series.finite().y for curve in chart.curves])
     most = float(np.quantile(all_values, 1 - RARE))
     low, high = float(all_values.min()), float(all_values.max())
@@ -153,7 +154,7 @@ def _scale(axes: Any, chart: Chart) -> None:
 
 
 def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Write each label at the end of its curve; labels that would overlap are moved apart."""
+    """Write each label at the end of its curve, and move labels apart that would overlap."""
     axes.autoscale_view()  # otherwise the positions are those of an empty plot
     in_axes = (axes.transData + axes.transAxes.inverted()).transform([(x, y) for _, x, y in ends])
     order = np.argsort(in_axes[:, 0], kind="stable")
@@ -166,7 +167,7 @@ def _label(axes: Any, ends: Sequence[tuple[str, float, float]]) -> None:
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Return the positions moved as little as needed for neighbours to be `gap` apart, in the same order."""
+    """Return the positions, in the same order, moved apart until neighbours differ by at least `gap`."""
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     moved = list(positions)
     for before, here in itertools.pairwise(order):
@@ -185,9 +186,10 @@ def row_shares(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def matrix_png(confusion: NDArray[np.int64]) -> bytes:
-    """Return a confusion matrix (classes, classes) as PNG: blue is correct, orange is wrong, more opaque for larger
-    shares of the rows of the label, on a transparent background. With more than 500 classes neighbours share a pixel,
-    which shows the largest share.
+    """Return a confusion matrix (classes, classes) as PNG on a transparent background.
+
+    Correct predictions are blue and wrong predictions are orange. A larger share of the rows of the label is more
+    opaque. With more than 500 classes, a pixel shows the largest share of several classes.
     """
     from matplotlib import image
 

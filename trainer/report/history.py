@@ -1,6 +1,6 @@
 """Read a run folder: options, settings in effect, measurements, and what is missing.
 
-A run may be unfinished, from another version, or copied in part.
+A run may be unfinished, from another version, or partly copied.
 """
 
 import fcntl
@@ -24,12 +24,12 @@ from trainer.runs.folder import CONFIG, METRICS, NONFINITE, RESULT, STARTS, STEP
 from trainer.runs.history import Start
 
 Line = dict[str, object]
-MAX_BYTES = 4 << 30  # per file
+MAX_BYTES = 4 << 30  # most bytes that are read per file
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A file that is missing or damaged in the run folder, and what that means."""
+    """A file that is missing or damaged in the run folder, and the consequence (`why`)."""
 
     file: str
     why: str
@@ -39,8 +39,8 @@ class Missing:
 class Run:
     """The content of a run folder. `name` is unique among the runs of a page.
 
-    `options` is config.json; `epochs` and `steps` are the lines of metrics.jsonl and steps.jsonl in the order of steps,
-    each once; `result` is result.json, None if the run is not complete; `nonfinite` is nonfinite.json.
+    `options` is config.json. `epochs` and `steps` are the lines of metrics.jsonl and steps.jsonl in the order of steps,
+    without repetitions. `result` is result.json, or None if the run is not complete. `nonfinite` is nonfinite.json.
     """
 
     folder: Path
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def dataset_digest(self) -> str | None:
-        """Return the digest of the dataset, None if unknown."""
+        """Return the digest of the dataset, or None if unknown."""
         if self.starts:
             return self.starts[-1].dataset_digest
         digest = (self.result or {}).get("dataset_digest")
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def steps_per_epoch(self) -> float | None:
-        """Return the batches per epoch, None before the first epoch is over."""
+        """Return the number of steps per epoch, or None before the first epoch is over."""
         step, epoch = (number(self.epochs[0].get(key)) if self.epochs else None for key in ("step", "epoch"))
         return step / epoch if step and epoch else None
 
@@ -90,16 +90,16 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
-    """Read run folders; name each by the last parts of its path. Raises TrainerError for a folder without a run."""
+    """Read run folders. The name of a run is the end of its path. Raises TrainerError if a folder has no run."""
     resolved = [folder.resolve() for folder in folders]
     twice = [folder for index, folder in enumerate(resolved) if folder in resolved[:index]]
     if twice:
-        raise TrainerError(f"{twice[0]} is given twice; name each run once")
+        raise TrainerError(f"{twice[0]} is given twice; give each run once")
     return tuple(replace(read_run(one), name=name) for one, name in zip(resolved, short_names(resolved), strict=True))
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """Return the last parts of each path, as many as needed to be unique."""
+    """Return the last parts of each path, as many parts as needed for unique names."""
     for parts in range(1, max(len(folder.parts) for folder in folders) + 1):
         names = ["/".join(folder.parts[-parts:]) for folder in folders]
         if len(set(names)) == len(names):
@@ -108,7 +108,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def read_run(folder: Path) -> Run:
-    """Read one run folder; raise TrainerError if it has no run."""
+    """Read a run folder. Raises TrainerError if the folder has no run."""
     if not any((folder / name).is_file() for name in (CONFIG, METRICS, STEPS, RESULT)):
         what = "has no run" if folder.is_dir() else "is not a folder"
         raise (TrainerError if folder.exists() else WrongUsage)(f"{folder} {what}; give the --out of a 'trainer run'")
@@ -134,8 +134,8 @@ def read_run(folder: Path) -> Run:
 
 
 ABSENT = {
-    CONFIG: "removed, so the requested settings are unknown",
-    STARTS: "not written by older versions, so the settings in effect are unknown",
+    CONFIG: "missing, so the requested settings are unknown",
+    STARTS: "missing, as in runs of older versions, so the settings in effect are unknown",
     METRICS: "no epoch has ended yet, or the file was removed: no curves by epoch",
     STEPS: "no step has been logged yet (--log-every), or the file was removed: no curves by step",
 }
@@ -164,7 +164,7 @@ def _lines(folder: Path, name: str, notes: list[Missing]) -> list[Line]:
         notes.append(Missing(name, f"cannot be read ({getattr(error, 'strerror', error)}), ignored"))
         return []
     parsed = [values for line in lines[:-1] if (values := _parsed(line)) is not None]
-    # After the last line end is nothing, or a line that is being written or was cut off when the process was killed.
+    # The text after the last line end is empty or an incomplete line: the process is still writing or was killed.
     if broken := len(lines) - 1 - len(parsed):
         notes.append(Missing(name, f"{broken} of its {len(lines) - 1} lines are not JSON objects, ignored"))
     return parsed
@@ -213,7 +213,7 @@ def number(value: object) -> float | None:
 
 
 def series(lines: Sequence[Line], name: str, over: str = "step") -> Series:
-    """Return the values of `name` over those of `over`; NaN if a line has no number."""
+    """Return the values of `name` over the values of `over`, with NaN for a missing number."""
     return Series(_column(lines, over), _column(lines, name))
 
 

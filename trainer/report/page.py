@@ -1,4 +1,4 @@
-"""`trainer report RUN...`: a self-contained page about one run or several."""
+"""`trainer report RUN...`: a self-contained page about one or more runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from trainer.report.history import Line, Missing, Run, read_runs
 from trainer.report.render import printable, render, require_packages
 from trainer.runs.folder import PAGE
 
-PICTURE_BYTES = 2 << 20  # of worst images on a page, divided among its evaluations
-EPOCH_ROWS = 1000  # in the tables of epochs, divided among the runs
+PICTURE_BYTES = 2 << 20  # bytes of worst images on a page, divided among its evaluations
+EPOCH_ROWS = 1000  # rows in the tables of epochs, divided among the runs
 CHOSEN = ("dataset", "model", "recipe", "optimizer")  # settings shown first
 OVERS: tuple[Over, ...] = ("epoch", "step")
 
@@ -34,7 +34,7 @@ class Report:
 def write_page(folders: Sequence[Path], out: Path | None) -> Report:
     """Write the page of run folders to `out`: by default RUN/report.html, or ./report.html for several runs.
 
-    Raises TrainerError for a folder without a run, a page that cannot be written, or a missing package.
+    Raises TrainerError if a folder has no run, the page cannot be written, or a package is missing.
     """
     require_packages("jinja2", "matplotlib")
     runs = read_runs(folders)
@@ -48,7 +48,7 @@ def write_page(folders: Sequence[Path], out: Path | None) -> Report:
 
 
 def make_page(runs: Sequence[Run]) -> str:
-    """Return the page of runs that were read."""
+    """Return the HTML page of `runs`."""
     evaluations = _evaluations(runs)
     figures = {over: _figures(runs, over) for over in OVERS}
     contents = [
@@ -83,7 +83,7 @@ def _evaluations(runs: Sequence[Run]) -> list[EvaluationView]:
 
 
 def _class_tables(evaluations: Sequence[EvaluationView]) -> dict[str, tables.Table]:
-    """Return, by split, the accuracy per class of all evaluations, if they have the same classes."""
+    """Return the accuracy per class, by split, for each split whose evaluations have the same classes."""
     by_split: dict[str, list[EvaluationView]] = {}
     for one in evaluations:
         by_split.setdefault(one.evaluation.split, []).append(one)
@@ -112,7 +112,7 @@ def _view(run: Run, result: Outcome, epoch_rows: int) -> dict[str, object]:
 
 
 def _chosen(run: Run, name: str) -> str | None:
-    """Return the value in effect, or the requested one; None if unknown."""
+    """Return the value in effect or the requested value, or None if both are unknown."""
     value = run.decisions[name][1] if name in run.decisions else run.options.get(name)
     return None if value is None else str(value)
 

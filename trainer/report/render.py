@@ -1,4 +1,4 @@
-"""Renders the run page from its template."""
+"""Render the run page from its template."""
 
 import base64
 import logging

@@ -27,9 +27,9 @@ class Series:
 
 
 def thin(series: Series, buckets: int) -> Series:
-    """Return at most 2 x `buckets` points: the lowest and the highest of each bucket of equally many points.
+    """Return about 2 x `buckets` points: the lowest and the highest point of each bucket, so that spikes are kept.
 
-    So a single spike in a hundred thousand steps is kept. Gaps are dropped if points are.
+    A series of at most 2 x `buckets` points is returned unchanged. Otherwise gaps are dropped.
     """
     if len(series.x) <= 2 * buckets:
         return series
@@ -44,7 +44,7 @@ def thin(series: Series, buckets: int) -> Series:
 
 
 def smooth(series: Series, share: float = 0.05) -> Series:
-    """Return the moving average over `share` of the series, with triangular weights, truncated at the ends.
+    """Return the moving average over `share` of the series, with triangular weights that are truncated at the ends.
 
     The average is centred, so a drop in the loss keeps its position. Gaps are left out.
     """

@@ -15,8 +15,9 @@ Cell = dict[str, object]
 
 @dataclass(frozen=True)
 class Table:
-    """`columns` are (title, kind); the first cell of a row is its name. A cell is text, or `text` with the `value` for
-    sorting.
+    """A table. `columns` are (title, kind), and the first cell of a row is its name.
+
+    A cell is text, or a dict with `text` and the `value` for sorting.
     """
 
     columns: list[tuple[str, str]]
@@ -24,22 +25,22 @@ class Table:
 
 
 def share(value: float | None) -> Cell:
-    """Return a share 0..1 as per cent."""
+    """Return a cell with a share 0..1 as per cent."""
     return _cell(value, "" if value is None else f"{100 * value:.2f} %")
 
 
 def figure(value: float | None) -> Cell:
-    """Return a measured value with four digits."""
+    """Return a cell with a measured value, in four digits."""
     return _cell(value, "" if value is None else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
 
 
 def count(value: float | None) -> Cell:
-    """Return a whole number."""
+    """Return a cell with a whole number."""
     return _cell(value, "" if value is None else f"{value:,.0f}")
 
 
 def duration(seconds: float | None) -> Cell:
-    """Return a duration in suitable units."""
+    """Return a cell with a duration in suitable units."""
     if seconds is None:
         return _cell(None, "")
     minutes, rest = divmod(round(seconds), 60)
@@ -53,7 +54,7 @@ def _cell(value: float | None, text: str) -> Cell:
 
 
 def results(outcomes: Sequence[Outcome]) -> Table:
-    """Return one row per run."""
+    """Return a table with one row per run."""
     splits = sorted({split for one in outcomes for split in one.evaluated} - {"val"})  # val is evaluated in each epoch
     columns = [("run", TEXT), ("state", TEXT), ("val accuracy", NUMBER), ("best epoch", NUMBER)]
     columns += [("epochs", NUMBER), ("train loss", NUMBER), ("val loss", NUMBER)]
@@ -80,7 +81,7 @@ def results(outcomes: Sequence[Outcome]) -> Table:
 
 
 def epochs(lines: Sequence[Line]) -> Table:
-    """Return one row per epoch."""
+    """Return a table with one row per epoch."""
     kinds: dict[str, Callable[[float | None], Cell]] = {
         "epoch": count,
         "step": count,
@@ -99,19 +100,19 @@ def epochs(lines: Sequence[Line]) -> Table:
 
 
 def settings(found: Sequence[Setting]) -> Table:
-    """Return one row per setting."""
+    """Return a table with one row per setting."""
     columns = [("setting", TEXT), ("requested", TEXT), ("in effect", TEXT), ("why", TEXT)]
     return Table(columns, [[*map(printable, (one.name, one.asked, one.effect, one.why))] for one in found])
 
 
 def differences(found: Sequence[Difference], runs: Sequence[Run]) -> Table:
-    """Return one row per setting, one column per run."""
+    """Return a table with one row per setting and one column per run."""
     columns = [("setting", TEXT), *((f"{index} {printable(run.name)}", TEXT) for index, run in enumerate(runs, 1))]
     return Table(columns, [[*map(printable, (one.name, *one.values))] for one in found])
 
 
 def starts(run: Run) -> Table:
-    """Return one row per process of the run, with the settings that changed since the one before."""
+    """Return a table with one row per process of the run, and the settings that changed since the process before."""
     columns = [("started, UTC", TEXT), ("after step", NUMBER), ("software", TEXT), ("changed settings", TEXT)]
     rows = []
     before: dict[str, str] = {}
@@ -132,7 +133,7 @@ def starts(run: Run) -> Table:
 
 
 def classes(scores: Sequence[ClassScore]) -> Table:
-    """Return one row per class of an evaluation."""
+    """Return a table with one row per class of an evaluation."""
     columns = [("class", TEXT), ("rows", NUMBER), ("correct", NUMBER), ("accuracy", NUMBER)]
     columns += [("most predicted instead", TEXT), ("times", NUMBER)]
     rows = [
@@ -150,7 +151,7 @@ def classes(scores: Sequence[ClassScore]) -> Table:
 
 
 def class_accuracies(evaluations: Sequence[EvaluationView]) -> Table:
-    """Return one row per class, one column per evaluation; all have the same classes."""
+    """Return a table with one row per class and one column per evaluation. All evaluations have the same classes."""
     columns = [("class", TEXT), ("rows", NUMBER)]
     columns += [(f"{one.number} {printable(one.run)}", NUMBER) for one in evaluations]
     every = zip(*(one.evaluation.classes for one in evaluations), strict=True)
@@ -159,14 +160,14 @@ def class_accuracies(evaluations: Sequence[EvaluationView]) -> Table:
 
 
 def pairs(found: Sequence[Pair]) -> Table:
-    """Return one row per pair of confused classes."""
+    """Return a table with one row per pair of confused classes."""
     columns = [("class", TEXT), ("predicted", TEXT), ("rows", NUMBER), ("of the class", NUMBER)]
     rows = [[printable(one.label), printable(one.predicted), count(one.rows), share(one.share)] for one in found]
     return Table(columns, rows)
 
 
 def nonfinite_images(images: object) -> Table:
-    """Return one row per image of the batch with a non-finite loss, from nonfinite.json."""
+    """Return a table with one row per image of the batch with a non-finite loss, from nonfinite.json."""
     entries = [one for one in images if isinstance(one, dict)] if isinstance(images, list) else []
     rows = [[printable(one.get("key", "")), count(number(one.get("step")))] for one in entries]
     return Table([("key", TEXT), ("step", NUMBER)], rows)

@@ -1,4 +1,4 @@
-"""Builds the network, the optimizer and the training step of a run, for `trainer run` and for the doctor."""
+"""Build the network, the optimizer and the training step of a run, for `trainer run` and the doctor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,10 @@ from trainer.training.finetune import start_from
 def network_and_step(
     plan: RunPlan, rates: list[float], note: Callable[[str], None], fresh: bool = True
 ) -> tuple[Any, TrainStep]:
-    """Return the network and its training step; `rates` has the learning rate of each update.
+    """Return the network and its training step. `rates` has the learning rate of each update.
 
-    `note` is called with a sentence about each change to the weights. A resumed run is not `fresh`: --init is ignored.
-    Raises TrainerError and ContractError.
+    `note` is called with a sentence about each change to the weights. `fresh` is False for a resumed run, which
+    ignores --init. Raises TrainerError or ContractError if --init, --freeze or --lr-scale does not fit the model.
     """
     config, effect = plan.config, plan.effect
     outputs = plan.task.outputs(plan.dataset.classes)

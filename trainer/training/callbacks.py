@@ -1,7 +1,7 @@
 """MindSpore callbacks around steps and epochs: report, stop on a signal, evaluate and save.
 
-With a sink size, MindSpore counts each sink as an epoch. So RunState counts the steps, and an epoch ends after its
-last step.
+With a sink size, MindSpore counts each sink as an epoch. So RunState counts the steps, and the step number tells when
+an epoch ends.
 """
 
 import json
@@ -25,14 +25,14 @@ from trainer.signals import StopSignals
 from trainer.training.meter import Meter
 from trainer.training.progress import EpochReport, Progress, StepReport
 
-ENOUGH_STEPS = 20  # timed steps of an epoch from which the remaining time is estimated
+ENOUGH_STEPS = 20  # timed steps; with fewer, the estimate of the remaining time includes earlier epochs
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Training schedule: steps per epoch, learning rate per update, steps per update (`accumulate`), and options.
+    """Training schedule: `steps` per epoch, learning rate (`rates`) per update, and steps per update (`accumulate`).
 
-    `fixed_scale` is the loss scale if it is a number, None if it is dynamic or the loss is not scaled.
+    `patience` is in epochs, `save_every` in steps; None means off. `fixed_scale` is the constant loss scale, if any.
     """
 
     epochs: int
@@ -53,9 +53,9 @@ class Schedule:
         return self.rates[max(step // self.accumulate, 1) - 1]
 
     def left_s(self, state: RunState, times: tuple[float, float, int]) -> float | None:
-        """Return the seconds until the last epoch is evaluated, None before the first timed step.
+        """Return the estimated seconds until the last epoch is evaluated, or None before the first timed step.
 
-        `times` are the current epoch's seconds of wait, seconds of work, and timed steps. Until there are enough timed
+        `times` has the seconds of waiting, the seconds of work and the timed steps of the current epoch. With few timed
         steps, earlier epochs are included, because the first batch of an epoch is slow.
         """
         wait_s, work_s, timed = times
@@ -69,7 +69,7 @@ class Schedule:
 
 
 class Step(Protocol):
-    """The attributes of the training cell that callbacks read."""
+    """Attributes of the training step that callbacks read."""
 
     scaled: bool
     skipped: Any
@@ -77,9 +77,9 @@ class Step(Protocol):
 
 
 class StepNumbers(Callback):  # type: ignore[misc]
-    """Makes MindSpore count steps and epochs from the start of the run. Must be the first callback.
+    """First callback of a run, which sets MindSpore's step and epoch numbers to those of the run.
 
-    MindSpore counts from each call of Model.train; a resumed run makes a new one, and a run on CPU one per epoch.
+    MindSpore counts from each call of Model.train. A resumed run makes a new call, and a run on CPU a call per epoch.
     """
 
     def __init__(self, schedule: Schedule, state: RunState, per_epoch: bool) -> None:
@@ -93,14 +93,14 @@ class StepNumbers(Callback):  # type: ignore[misc]
         run_context.original_args().cur_step_num = self.state.step
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Set the epoch number, if each epoch is a call of its own."""
+        """Set the epoch number if Model.train is called once per epoch."""
         if self.per_epoch:
             run_context.original_args().cur_epoch_num = self.state.step // self.schedule.steps + 1
 
 
 @dataclass(frozen=True)
 class ActiveRun:
-    """The parts of a run in progress that its callbacks share."""
+    """Objects of a run in progress that its callbacks share."""
 
     schedule: Schedule
     state: RunState
@@ -111,10 +111,10 @@ class ActiveRun:
 
 
 class StepCallback(Callback):  # type: ignore[misc]
-    """Times and reports each step, saves periodically, and ends the run on a signal or a non-finite loss.
+    """Callback that times and reports each step, saves periodically, and stops on a signal or a non-finite loss.
 
-    Reading the loss waits for the device, so the times are real. `save()` stores the run in `state`.
-    `explain(problem, first, last, element)` describes the batches of steps first..last, for an error message.
+    Reading the loss waits for the device, so the times include all computation. `save()` writes a checkpoint.
+    `explain(problem, first, last, element)` describes the batches of steps first..last for an error message.
     """
 
     def __init__(self, run: ActiveRun, save: Callable[[], None], explain: Callable[[str, int, int, Any], str]) -> None:
@@ -125,13 +125,13 @@ class StepCallback(Callback):  # type: ignore[misc]
         self.entered = False
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Start the epoch's clock."""
+        """Start the clock of the epoch."""
         run, state = self.run, self.run.state
-        if state.step % run.schedule.steps == 0 or not self.entered:  # otherwise a sink within an epoch
+        if state.step % run.schedule.steps == 0 or not self.entered:  # else: a sink within an epoch
             self.enter_epoch(state.step // run.schedule.steps + 1)
 
     def enter_epoch(self, epoch: int) -> None:
-        """Start the clock, adding what an earlier process measured of this epoch."""
+        """Start the clock of `epoch`, and add the measurements of an earlier process in this epoch."""
         run, state = self.run, self.run.state
         run.progress.epoch_begin(epoch, run.schedule.epochs, run.schedule.steps)
         run.meter.epoch_begin(time.perf_counter())
@@ -143,12 +143,12 @@ class StepCallback(Callback):  # type: ignore[misc]
         self.run.meter.step_begin(time.perf_counter())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Read the loss, report, save if due, and stop if a signal came."""
+        """Read the loss, report the step, save if due, and stop after a signal."""
         run, state = self.run, self.run.state
         params = run_context.original_args()
         loss = float(params.net_outputs.asnumpy())
         before = state.step
-        # With data sinking one call covers all steps since the last one.
+        # With data sinking, one call covers all steps since the previous call.
         state.step = params.cur_step_num
         run.meter.step_end(time.perf_counter(), loss, state.step - before)
         self._check_loss(loss, before + 1, params.train_dataset_element)
@@ -180,11 +180,11 @@ class StepCallback(Callback):  # type: ignore[misc]
     def _check_loss(self, loss: float, first: int, element: Any) -> None:
         run, state = self.run, self.run.state
         if run.step.scaled:
-            # The step skips an update that overflowed and lowers the loss scale: only many in a row end the run.
+            # The step skips an update that overflowed and lowers the loss scale. Only repeated overflows end the run.
             skipped = int(run.step.skipped_in_row.asnumpy())
             if skipped < run.schedule.max_overflows:
                 return
-            problem = f"{many(skipped, 'update')} in a row overflowed, the last at step {state.step}"
+            problem = f"{many(skipped, 'consecutive update')} overflowed, the last at step {state.step}"
             advice = overflow_advice(run.schedule.fixed_scale)
         elif math.isfinite(loss):
             return
@@ -196,10 +196,10 @@ class StepCallback(Callback):  # type: ignore[misc]
 
 
 class EpochCallback(Callback):  # type: ignore[misc]
-    """After each epoch: evaluates, appends a line of metrics, and saves the last and the best weights.
+    """Callback that evaluates after each epoch, appends a line of metrics, and saves the last and the best weights.
 
-    `evaluate` scores the val split, or returns None if there is none. `save(best)` stores the run in `state`, and first
-    the best weights if `best` is True.
+    `evaluate()` returns the scores on the val split, or None without a val split. `save(best)` writes a checkpoint; if
+    `best` is True, the best weights are written first.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class EpochCallback(Callback):  # type: ignore[misc]
         self.save = save
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Evaluate and save; only save if a signal came."""
+        """Evaluate and save. After a signal, only save."""
         run, state = self.run, self.run.state
         if state.step % run.schedule.steps:
             return  # a sink within an epoch, or a signal: StepCallback has saved
@@ -221,7 +221,7 @@ class EpochCallback(Callback):  # type: ignore[misc]
             run_context.request_stop()
 
     def finish_epoch(self) -> None:
-        """Evaluate the trained epoch and save. The epoch counts once the checkpoint is written."""
+        """Evaluate the trained epoch and save. The epoch is complete once the checkpoint is written."""
         run, state = self.run, self.run.state
         started = time.perf_counter()
         state.evaluated = False

@@ -1,4 +1,4 @@
-"""Saves a run in its folder and restores it: last, best and older checkpoints, and matching metrics."""
+"""Save a run in its folder and restore it: last, best and older checkpoints, and matching metrics."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from trainer.runs.state import RunState
 
 
 class Checkpointer:
-    """Saves the run in `folder` and restores it. `started` is the clock, in seconds, at which this process began."""
+    """Writer and reader of the checkpoints in `folder`. `started` is time.perf_counter() at process start."""
 
     def __init__(self, folder: Path, plan: RunPlan, step: TrainStep, state: RunState, started: float) -> None:
         self.folder = folder
@@ -28,9 +28,9 @@ class Checkpointer:
         self.started = started
 
     def save(self, best: bool = False) -> None:
-        """Write last.ckpt with everything that a resume needs, and first best.ckpt with the weights only if `best`.
+        """Write last.ckpt, from which a run can be resumed. If `best` is True, first write the weights to best.ckpt.
 
-        With --keep N above 1, the last N checkpoints are also kept as step-*.ckpt.
+        With --keep N above 1, the latest N checkpoints are also kept as step-*.ckpt.
         """
         if self.plan.effect.shard_id:
             return  # only rank 0 writes
@@ -82,9 +82,10 @@ class Checkpointer:
         )
 
     def restore(self, note: Callable[[str], None]) -> bool:
-        """Load the newest intact checkpoint into the step and the state. Return False if there is none yet.
+        """Load the newest intact checkpoint into step and state. Return False if there is no checkpoint.
 
-        Raises ContractError if all checkpoints are damaged, or if they are of another dataset.
+        `note` is called with a sentence if a damaged checkpoint is skipped. Raises ContractError if all checkpoints are
+        damaged, or if the checkpoint belongs to another dataset.
         """
         paths = [self.folder / LAST, *reversed(older_checkpoints(self.folder))]
         damage = None

@@ -1,4 +1,4 @@
-"""Fine-tuning: loads pretrained weights, freezes parameters, and scales learning rates."""
+"""Fine-tuning: load pretrained weights, freeze parameters, and scale learning rates."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ from trainer.runs import checkpoint
 def start_from(
     network: Any, config: RunConfig, home: Path, num_classes: int, image_size: int, fresh: bool = True
 ) -> Iterator[str]:
-    """Apply --init (relative to `home`), --freeze and --lr-scale to a network, and yield a sentence per change.
+    """Apply --init (relative to `home`) and --freeze to a network, check --lr-scale, and yield a sentence per change.
 
-    A resumed run (not `fresh`) ignores --init. Call before the optimizer is made and before mixed precision. Raises
-    TrainerError or ContractError.
+    `fresh` is False for a resumed run, which ignores --init. Call this function before the optimizer is made and before
+    mixed precision is applied. Raises TrainerError or ContractError if an option does not fit the model.
     """
     if fresh and config.init is not None:
         yield load_init(network, home / config.init, num_classes, config.model, image_size)
@@ -29,11 +29,11 @@ def start_from(
 
 
 def load_init(network: Any, path: Path, num_classes: int, model: str = "", image_size: int = 0) -> str:
-    """Load the weights of a checkpoint (of a run folder: the best) into a network, and return a sentence about it.
+    """Load a checkpoint, or the best checkpoint of a run folder, into a network. Return a sentence about the weights.
 
-    All names and shapes must match, except that a head for another number of classes is left initialised. The weights
-    of MindCV's counterpart of the built-in `model` are renamed; they are rejected at an `image_size` where the two
-    models differ. Raises TrainerError or ContractError.
+    All names and shapes must match, but a head for another number of classes keeps its initial values. Weights of the
+    MindCV model that corresponds to the built-in `model` are renamed. Raises ContractError if the weights do not fit,
+    and TrainerError at an `image_size` where the two models differ.
     """
     import mindspore
 
@@ -45,7 +45,7 @@ def load_init(network: Any, path: Path, num_classes: int, model: str = "", image
         weights = {renamed[name]: weight for name, weight in weights.items()}
     fresh = [name for name in own if name in weights and _is_other_head(own[name], weights[name], num_classes)]
     if len({name.rpartition(".")[0] for name in fresh}) > 1:
-        fresh = []  # several layers differ: this is another model, rejected below
+        fresh = []  # several layers differ: this is another model, which is rejected below
     mismatches = _mismatches(own, weights, fresh)
     if mismatches:
         more = f" (and {len(mismatches) - 1} more)" if len(mismatches) > 1 else ""
@@ -60,8 +60,8 @@ def load_init(network: Any, path: Path, num_classes: int, model: str = "", image
     if fresh:
         theirs = weights[fresh[0]].shape[0]
         loaded = f"{many(len(own) - len(fresh), 'weight')} from {source}"
-        return f"init: {loaded}; {', '.join(fresh)} not loaded: {many(theirs, 'class', 'classes')} there"
-    others = "" if classes is None or len(classes) == num_classes else "; its classes had other names"
+        return f"init: {loaded}; {', '.join(fresh)} not loaded: the file has {many(theirs, 'class', 'classes')}"
+    others = "" if classes is None or len(classes) == num_classes else "; its classes have other names"
     return f"init: all {len(own)} weights from {source}{others}"
 
 
@@ -70,7 +70,7 @@ def _check_mindcv(model: str, image_size: int, file: Path) -> None:
     if size != image_size:
         raise TrainerError(
             f"--init {file} has weights of MindCV's {model}, which pads images of {image_size} pixels differently from "
-            f"this model; use --image-size {size}, where both are equal, or "
+            f"this model; use --image-size {size}, where both models agree, or "
             f"--model mindcv:{MINDCV_NAMES.get(model, model)}"
         )
 
@@ -90,26 +90,26 @@ def _read(file: Path) -> tuple[dict[str, Any], tuple[str, ...] | None]:
 
 
 def _is_other_head(own: Any, given: Any, num_classes: int) -> bool:
-    # Only the first axis differs, and in this network it is the number of classes.
+    # Only the first axis differs, and its size in this network is the number of classes.
     return bool(own.shape and given.shape) and (
         own.shape[0] == num_classes != given.shape[0] and own.shape[1:] == given.shape[1:]
     )
 
 
 def _mismatches(own: dict[str, Any], weights: dict[str, Any], fresh: Sequence[str]) -> list[str]:
-    problems = [f"the model's '{name}' is not in it" for name in own if name not in weights]
-    problems += [f"its '{name}' is not in the model" for name in weights if name not in own]
+    problems = [f"the file has no parameter '{name}'" for name in own if name not in weights]
+    problems += [f"the model has no parameter '{name}'" for name in weights if name not in own]
     for name in own:
         if name in weights and name not in fresh and own[name].shape != weights[name].shape:
-            problems.append(f"'{name}' has shape {weights[name].shape} in it and {own[name].shape} in the model")
+            problems.append(f"'{name}' has shape {weights[name].shape} in the file and {own[name].shape} in the model")
     return problems
 
 
 def freeze(network: Any, prefixes: Sequence[str]) -> str:
-    """Freeze all parameters with one of the prefixes, and norm statistics; return a sentence with the counts.
+    """Freeze all parameters with one of the prefixes, and their norm statistics. Return a sentence with the counts.
 
-    Call before the optimizer is made and before mixed precision. Raises TrainerError if a prefix matches nothing, or if
-    no trainable parameter is left.
+    Call this function before the optimizer is made and before mixed precision is applied. Raises TrainerError if a
+    prefix matches no parameter, or if no trainable parameter is left.
     """
     from mindspore import nn
 
@@ -130,7 +130,7 @@ def freeze(network: Any, prefixes: Sequence[str]) -> str:
 
 
 def check_scales(network: Any, scales: dict[str, float]) -> None:
-    """Raise TrainerError unless each prefix matches a trainable parameter."""
+    """Raise TrainerError unless each prefix in `scales` matches a trainable parameter."""
     names = [parameter.name for parameter in network.trainable_params()]
     _check_prefixes("--lr-scale", list(scales), names, "trainable ")
 
@@ -141,5 +141,5 @@ def _check_prefixes(option: str, prefixes: Sequence[str], names: Sequence[str], 
             top = sorted({name.partition(".")[0] for name in names})
             raise WrongUsage(
                 f"{option} {prefix}: no {which}parameter has this prefix; top-level prefixes are {', '.join(top)}, "
-                f"and a full name is for example {names[0]}"
+                f"and an example of a full name is {names[0]}"
             )

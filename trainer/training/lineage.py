@@ -1,4 +1,4 @@
-"""Finds the images of a failed step by reading its rows again, so that training has no overhead."""
+"""Find the images of a failed step by reading its rows again, so that training has no overhead."""
 
 import contextlib
 import itertools
@@ -18,14 +18,14 @@ from trainer.feed.pipeline import rows_of, train_batches, train_keys
 from trainer.plan.run_plan import RunPlan
 from trainer.runs.folder import NONFINITE
 
-READ_AHEAD = 16  # batches that the operators of a pipeline prefetch beyond the prefetch size of one
-SHOWN = 3  # keys in the message; the file has all
+READ_AHEAD = 16  # batches that a pipeline prefetches in addition to the prefetch size of a single operator
+SHOWN = 3  # keys in the message; nonfinite.json has all keys
 
 
 def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, float]]]:
-    """Return key and label of each row of the batches at steps `first` to `last`, counted from the start of the run.
+    """Return (key, label) of each row in the batches of steps `first` to `last`, counted from 1 over the whole run.
 
-    Only key and label are read: the order depends on seed and epoch, not on the columns.
+    Only keys and labels are read: the order of the rows depends on seed and epoch, not on the columns.
     """
     batches = train_keys(plan.folder, plan.dataset, plan.config.batch_size, plan.effect)
     steps = _steps(batches, plan, first, last)
@@ -33,7 +33,7 @@ def batch_rows(plan: RunPlan, first: int, last: int) -> list[list[tuple[str, flo
 
 
 def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
-    ds.config.set_seed(plan.config.seed)  # training sets a different one for each epoch
+    ds.config.set_seed(plan.config.seed)  # training sets a different seed for each epoch
     batches.set_init_step(first - 1)
     iterator = batches.create_tuple_iterator(num_epochs=plan.config.epochs, output_numpy=True)
     for _ in range(last - first + 1):
@@ -41,15 +41,15 @@ def _steps(batches: Any, plan: RunPlan, first: int, last: int) -> Any:
 
 
 def invalid_label(plan: RunPlan, step: int) -> str | None:
-    """Return a phrase about an invalid label in the batch after `step`; None if all labels are class numbers.
+    """Return a phrase about an invalid label in the batch after `step`, or None if all labels are class numbers.
 
-    Call it after a step has failed. Before the run only the labels in the index were checked, and those in the rows
-    may differ. MindSpore reports an invalid label as the failure of a kernel, or does not report it.
+    Call this function after a step has failed. The check before the run reads only the labels in the index, and the
+    labels in the rows may differ. MindSpore reports an invalid label as the failure of a kernel, or not at all.
     """
     if not plan.task.classifies:
         return None
     per_epoch, batch = plan.effect.pipeline_per_epoch, plan.config.batch_size
-    # Including the image: MindDataset reads columns from the index if it has all of them (measured on 2.10).
+    # Includes the image: MindDataset would read key and label alone from the index (measured on 2.10).
     columns = [plan.dataset.schema.column(role) for role in ("image", "key", "label")]
     rank = {"num_shards": plan.effect.num_shards, "shard_id": plan.effect.shard_id}
     with contextlib.suppress(RuntimeError, ValueError, OSError):
@@ -65,9 +65,9 @@ def invalid_label(plan: RunPlan, step: int) -> str | None:
 
 
 def undecodable(plan: RunPlan, step: int) -> str | None:
-    """Return the key of an image that MindSpore cannot decode, in the rows after `step` or in val; None if none.
+    """Return the key of an image, in the rows after `step` or in val, that MindSpore cannot decode, or None.
 
-    The pipeline prefetches, so it fails before the step that needs the image.
+    The rows after `step` are included because the pipeline prefetches: it fails before the step that needs the image.
     """
     batch, rows = plan.config.batch_size, plan.train_split.rows
     begin = step // plan.steps * rows + step % plan.steps * batch
@@ -95,7 +95,7 @@ def _encoded(plan: RunPlan, split: str, shuffle: Any, begin: int, count: int) ->
 
 
 def describe(batches: Iterable[NDArray[Any]]) -> str:
-    """Return a phrase with the range of the values and the number of non-finite ones."""
+    """Return a phrase with the range of the finite values and the number of non-finite values."""
     low, high, bad = math.inf, -math.inf, 0
     for images in batches:
         finite = images[np.isfinite(images)]
@@ -106,9 +106,9 @@ def describe(batches: Iterable[NDArray[Any]]) -> str:
 
 
 def write_nonfinite(run: Path, plan: RunPlan, problem: str, steps: tuple[int, int], element: Any) -> str:
-    """Write RUN/nonfinite.json with every key of the batches at steps first..last; return a phrase about them.
+    """Write all keys in the batches of `steps` (first, last) to RUN/nonfinite.json. Return a phrase about the batches.
 
-    `element` is the current batch. With data sinking it is empty, and the batches are read again.
+    `element` is the current batch. With data sinking `element` is empty, and the batches are read again.
     """
     first, last = steps
     rows = batch_rows(plan, first, last)
@@ -122,4 +122,4 @@ def write_nonfinite(run: Path, plan: RunPlan, problem: str, steps: tuple[int, in
     write_whole(run / NONFINITE, json.dumps({"what": problem, "inputs": inputs, "images": images}, indent=1) + "\n")
     shown = ", ".join(str(image["key"]) for image in images[:SHOWN])
     more = f" and {len(images) - SHOWN} more" if len(images) > SHOWN else ""
-    return f"the batch has {inputs}, of the images {shown}{more}; all are listed in {run / NONFINITE}"
+    return f"the batch has {inputs} and the images {shown}{more}; all are listed in {run / NONFINITE}"

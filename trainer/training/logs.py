@@ -23,7 +23,7 @@ MONITORS = {"LossMonitor": LossMonitor, "TimeMonitor": TimeMonitor}
 
 
 class StepLines(Callback):  # type: ignore[misc]
-    """Writes a JSON line every `every` steps: epoch, step of the run, loss, lr, images/s, data wait."""
+    """Callback that writes a JSON line every `every` steps: epoch, step of the run, loss, lr, images/s, data wait."""
 
     def __init__(self, meter: Meter, schedule: Schedule, state: RunState, every: int, path: Path, board: Any) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class StepLines(Callback):  # type: ignore[misc]
         self.last_step = state.step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Create the file: a run of fewer steps leaves it empty."""
+        """Create the file. A run of fewer than `every` steps leaves the file empty."""
         self.path.touch()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Write a line if due; with data sinking one call covers many steps. Must come after StepCallback."""
+        """Write a line if due. With data sinking, one call covers many steps."""
         step = self.state.step
         if step // self.every == self.last_step // self.every:
             return
@@ -61,9 +61,9 @@ class StepLines(Callback):  # type: ignore[misc]
 
 
 class ProfileSteps(Callback):  # type: ignore[misc]
-    """Runs MindSpore's profiler over steps `first` to `last` of the run.
+    """Callback that runs MindSpore's profiler over steps `first` to `last` of the run.
 
-    The profile in `folder` can be opened in MindStudio Insight. `note` is called with a sentence at its end.
+    MindStudio Insight can open the profile in `folder`. `note` is called with a sentence when the profile is complete.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ProfileSteps(Callback):  # type: ignore[misc]
         self.profiler: Any = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Start before the first step."""
+        """Start the profiler before step `first`."""
         # MindSpore has already incremented the step number here.
         if run_context.original_args().cur_step_num == self.first:
             ready = tensorboard_trace_handler(str(self.folder))
@@ -87,12 +87,12 @@ class ProfileSteps(Callback):  # type: ignore[misc]
             self.profiler.start()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Stop after the last step."""
+        """Stop the profiler after step `last`."""
         if run_context.original_args().cur_step_num >= self.last:
             self._stop(self.last)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop if the run is shorter than the range or interrupted; not between two epochs."""
+        """Stop the profiler if the run ends early. Between two epochs the profiler continues."""
         if self.schedule.is_over(self.state) or self.state.step % self.schedule.steps:
             self._stop(self.state.step)
 
@@ -104,7 +104,7 @@ class ProfileSteps(Callback):  # type: ignore[misc]
 
 
 class Curves(Callback):  # type: ignore[misc]
-    """Draws the curves as SVG after each epoch, and logs the epoch's metrics to TensorBoard."""
+    """Callback that draws the curves as SVG after each epoch, and logs the metrics to TensorBoard."""
 
     def __init__(self, metrics: Path, svg: Path, board: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Curves(Callback):  # type: ignore[misc]
         self.board = board
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Draw; do nothing if the epoch was interrupted before its line of metrics."""
+        """Draw the curves. Do nothing if an interruption left no metrics."""
         if not self.metrics.exists():
             return
         write_whole(self.svg, draw_curves(self.metrics))
@@ -130,7 +130,7 @@ def log_callbacks(
 ) -> list[Any]:
     """Return the callbacks of all logs in `config`, which write into the folder `run`.
 
-    They must come after StepCallback and EpochCallback. Raises TrainerError if a package is missing.
+    Place these callbacks after StepCallback and EpochCallback. Raises TrainerError if a package is missing.
     """
     board = open_board(run / BOARD) if config.tensorboard else None
     callbacks: list[Any] = [StepLines(meter, schedule, state, config.log_every, run / STEPS, board)]
@@ -142,7 +142,7 @@ def log_callbacks(
 
 
 def open_board(folder: Path) -> Any:
-    """Return a writer of TensorBoard event files into `folder`. Raise TrainerError if the package is missing."""
+    """Return a writer of TensorBoard event files into `folder`. Raises TrainerError if tensorboardX is missing."""
     try:
         board = importlib.import_module("tensorboardX")
     except ModuleNotFoundError:

@@ -1,23 +1,28 @@
-"""Loss, throughput and data wait of an epoch. Times are passed in; nothing here reads a clock."""
+"""Loss, throughput and data wait of an epoch. The caller passes all times; this module reads no clock."""
+
+from dataclasses import dataclass
 
 MARGIN = 0.10
-NEGLIGIBLE_WAIT = 0.03  # share of the time that a compute-bound run waits
-ENOUGH_STEPS = 50  # before that, batches prefetched while the first step compiled hide a slow feed
+NEGLIGIBLE_WAIT = 0.03  # largest share of waiting in a compute-bound run
+ENOUGH_STEPS = 50  # in fewer steps, batches prefetched during compilation hide a slow feed
 FEED, COMPUTE, BALANCED = "feed", "compute", "balanced"
-DOCTOR = "'trainer doctor' with the same options"
-UNMEASURED = f"bottleneck: cannot be measured while data sinking is on; {DOCTOR} measures it"
-REMEDIES = {
-    FEED: f"{DOCTOR} tries --workers, --prefetch and smaller shards",
-    BALANCED: f"{DOCTOR} tries faster settings for both",
-    COMPUTE: f"{DOCTOR} tries --amp-level and --batch-size",
-}
+BOUNDS = (FEED, COMPUTE, BALANCED)
+
+
+@dataclass(frozen=True)
+class WaitReport:
+    """Bottleneck (feed, compute or balanced) and data wait (0..1) of a run. With data sinking, both values are None."""
+
+    bound: str | None
+    data_wait: float | None
+    device: str
 
 
 class Meter:
-    """Measures one epoch at a time, from times in seconds.
+    """Measurements of the current epoch. All times are in seconds.
 
     The first step of a process compiles, so throughput and wait exclude it. With data sinking (`sunk`) the wait cannot
-    be measured: the device fetches its own batches.
+    be measured, because the device fetches its own batches.
     """
 
     def __init__(self, batch_size: int, sunk: bool = False) -> None:
@@ -27,13 +32,13 @@ class Meter:
         self.epoch_begin(0.0)
 
     def epoch_begin(self, now: float) -> None:
-        """Reset, and start waiting for the first batch."""
+        """Reset all measurements, and start the clock at time `now`."""
         self._began = self._free = self._busy = now
         self.steps = self._timed_steps = self._losses = 0
         self._wait_s = self._work_s = self._loss_sum = 0.0
 
     def measured(self) -> dict[str, float]:
-        """Return the measurements of the epoch so far, for a checkpoint; empty before the first step."""
+        """Return the measurements of the current epoch, for a checkpoint, or an empty dict before the first step."""
         if not self.steps:
             return {}
         sums = {"steps": self.steps, "timed_steps": self._timed_steps, "losses": self._losses}
@@ -41,7 +46,7 @@ class Meter:
         return {**sums, **times, "loss_sum": self._loss_sum}
 
     def resume(self, measured: dict[str, float]) -> None:
-        """Continue from what an earlier process measured of this epoch. Call right after epoch_begin."""
+        """Continue the measurements of an earlier process in this epoch. Call this method right after epoch_begin."""
         if not measured:
             return
         self.steps, self._timed_steps = int(measured["steps"]), int(measured["timed_steps"])
@@ -50,11 +55,11 @@ class Meter:
         self._began -= measured["elapsed_s"]
 
     def step_begin(self, now: float) -> None:
-        """Stop waiting: the batch is here."""
+        """Record that the batch arrived at time `now`."""
         self._busy = now
 
     def step_end(self, now: float, loss: float, steps: int = 1) -> None:
-        """Count `steps` steps as done, more than one with data sinking; `loss` is that of the last."""
+        """Count `steps` steps as done, several with data sinking. `loss` is the loss of the last step."""
         self._losses += 1
         self._loss_sum += loss  # in step order, so that a resumed epoch has the same sum
         self.steps += steps
@@ -67,7 +72,7 @@ class Meter:
 
     @property
     def loss(self) -> float:
-        """Mean of the losses reported so far."""
+        """Mean loss of the current epoch."""
         return self._loss_sum / self._losses
 
     @property
@@ -77,18 +82,18 @@ class Meter:
 
     @property
     def images_per_s(self) -> float | None:
-        """Throughput of the epoch so far; None before the first timed step."""
+        """Images per second in the current epoch, or None before the first timed step."""
         seconds = self._wait_s + self._work_s
         return self._timed_steps * self.batch_size / seconds if seconds > 0 else None
 
     @property
     def rounded_images_per_s(self) -> float | None:
-        """Throughput as it is stored, with one decimal."""
+        """Images per second with one decimal, as stored in files."""
         return None if self.images_per_s is None else round(self.images_per_s, 1)
 
     @property
     def data_wait(self) -> float | None:
-        """Share of the time spent waiting for data: near 0 if compute-bound. None if not measured."""
+        """Share of the time spent waiting for data, near 0 if compute-bound, or None if not measured."""
         return None if self.sunk else share_of_waiting(self._wait_s, self._work_s)
 
     @property
@@ -98,20 +103,12 @@ class Meter:
 
 
 def share_of_waiting(wait_s: float, work_s: float) -> float | None:
-    """Return wait / (wait + work), or None if nothing was timed."""
+    """Return the share of waiting, wait_s / (wait_s + work_s), or None if no step was timed."""
     return wait_s / (wait_s + work_s) if wait_s + work_s > 0 else None
 
 
-def bottleneck(bound: str, share: float, device: str) -> str:
-    """Return the sentence that ends a run: its bottleneck, and where to find a remedy."""
-    stage = {FEED: "data feed", BALANCED: "data feed and training step about equally", COMPUTE: "training step"}[bound]
-    # On CPU a feed thread may occupy the core that the step needs, and then nobody waits for data.
-    estimate = " (estimate: on CPU both use the same cores)" if device == "CPU" and bound != FEED else ""
-    return f"bottleneck: {stage}{estimate}; waited for data {share:.0%} of the time; {REMEDIES[bound]}"
-
-
 def judge_wait(share: float | None, steps: int) -> str | None:
-    """Return the bottleneck of a run that waited for data for `share` of its time; None after too few steps."""
+    """Return the bottleneck of a run from the `share` of waiting, or None after too few timed `steps`."""
     if share is None or steps < ENOUGH_STEPS:
         return None
     if share <= NEGLIGIBLE_WAIT:

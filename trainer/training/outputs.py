@@ -13,9 +13,9 @@ from trainer.nn.tasks.task import Scores, Task
 def evaluate_network(
     network: Any, task: Task, batches: Any, batch_size: int, after_batch: Callable[[], None]
 ) -> Scores:
-    """Score the network over batches of (images, targets), and leave it in evaluation mode.
+    """Return the scores of a network over batches of (images, targets). The network stays in evaluation mode.
 
-    `after_batch` is called after each batch and may raise to stop.
+    `after_batch` is called after each batch and may raise an exception to stop.
     """
     network.set_train(False)
     scores = task.no_scores
@@ -26,9 +26,9 @@ def evaluate_network(
 
 
 def padded_outputs(network: Any, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
-    """Return the network's output for N <= `batch_size` images: (N, width).
+    """Return the network's output (N, width) for images (N, 3, S, S), N <= `batch_size`.
 
-    Smaller batches are padded: each new shape would be compiled again, which takes minutes on Ascend.
+    Smaller batches are padded, because MindSpore compiles for each new shape, which takes minutes on Ascend.
     """
     missing = batch_size - len(images)
     full = np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else images

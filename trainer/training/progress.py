@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainer.decisions import Decision
+from trainer.training.meter import WaitReport
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """A step of an epoch.
+    """Report of a step.
 
-    `data_wait` is the share of time spent waiting for data, None before the first timed step and with data sinking.
+    `data_wait` is the share of time spent waiting for data, or None before the first timed step and with data sinking.
     `images_per_s` is None before the first timed step. `lr` is the learning rate of the last update. `skipped` is the
     number of updates skipped since the start of the run because a gradient overflowed. `best` is the highest val
-    accuracy so far, None before the first. `left_s` is the estimated remaining time in seconds.
+    accuracy so far, or None. `left_s` is the estimated remaining time in seconds.
     """
 
     epoch: int
@@ -30,11 +31,11 @@ class StepReport:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch. `step` counts from the start of the run; `lr` is that of the last step; times are in seconds.
+    """Report of an epoch. `step` is its last step, counted from the start of the run. Times are in seconds.
 
-    `loss` is the mean over the steps of the epoch, including label smoothing, so it does not reach 0. `skipped` is as
-    in StepReport. `val_accuracy` is the headline metric of the task. The val fields are None without a val split, and
-    `images_per_s` if no step was timed.
+    `loss` is the mean over the steps of the epoch, including label smoothing, so it does not reach 0. `lr` is the
+    learning rate of the last step. `skipped` is as in StepReport. `val_accuracy` is the main metric of the task. The
+    val fields are None without a val split. `images_per_s` is None if no step was timed.
     """
 
     epoch: int
@@ -60,29 +61,35 @@ class Progress(Protocol):
         """Show the table of requested settings and settings in effect."""
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
-        """Start an epoch of `steps` batches."""
+        """Start epoch number `epoch` of `epochs`, with `steps` batches."""
 
     def step(self, report: StepReport) -> None:
-        """Show the last step."""
+        """Show the latest step."""
 
     def epoch_end(self, report: EpochReport) -> None:
         """Show a trained and evaluated epoch."""
 
+    def bottleneck(self, report: WaitReport) -> None:
+        """Show the bottleneck at the end of the run."""
+
 
 class Silent:
-    """Reports nothing, for ranks other than 0."""
+    """Progress that shows nothing, for ranks other than 0."""
 
     def note(self, text: str) -> None:
-        """Ignore it."""
+        """Show nothing."""
 
     def settings(self, decisions: Sequence[Decision]) -> None:
-        """Ignore it."""
+        """Show nothing."""
 
     def epoch_begin(self, epoch: int, epochs: int, steps: int) -> None:
-        """Ignore it."""
+        """Show nothing."""
 
     def step(self, report: StepReport) -> None:
-        """Ignore it."""
+        """Show nothing."""
 
     def epoch_end(self, report: EpochReport) -> None:
-        """Ignore it."""
+        """Show nothing."""
+
+    def bottleneck(self, report: WaitReport) -> None:
+        """Show nothing."""

@@ -1,11 +1,13 @@
 """The text of results, for results that are made up."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from trainer.cli.text import error_tables, predict_text
+from trainer.cli.text import error_tables, predict_text, written_text
 from trainer.evaluation.details import ClassScore, WorstRow
+from trainer.evaluation.evaluate import EvaluationFiles
 from trainer.evaluation.predict import Predicted
 
 pytestmark = pytest.mark.slow
@@ -34,4 +36,11 @@ def test_error_tables_are_empty_if_every_row_is_correct() -> None:
 
 def test_errors_and_other_files_are_counted_if_there_are_any() -> None:
     assert predict_text(Predicted(3, 0), None) == "3 images"
-    assert predict_text(Predicted(3, 1, 2), None) == "3 images, 1 of them could not be read; 2 files without an image"
+    assert predict_text(Predicted(3, 1, 2), None) == "3 images, of which 1 could not be read; 2 files are not images"
+
+
+def test_written_evaluation_names_its_folder_or_the_reason() -> None:
+    assert written_text(EvaluationFiles(Path("there"))) == "report: there"
+    assert "trainer report run" in written_text(EvaluationFiles(Path("run/eval/val"), Path("run")))
+    failed = written_text(EvaluationFiles(Path("run/eval/val"), Path("run"), "no access"))
+    assert failed.startswith("no access; use --report")

@@ -4,8 +4,9 @@ from dataclasses import replace
 import mindspore
 import pytest
 
+from trainer.cli.run_text import table
 from trainer.config import RunConfig
-from trainer.decisions import Call, Decision, table
+from trainer.decisions import Call, Decision
 from trainer.device.context import GRAPH_MODE, PYNATIVE_MODE, InEffect, Machine, apply, decide
 from trainer.errors import TrainerError, WrongUsage
 

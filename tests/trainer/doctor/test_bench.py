@@ -22,6 +22,7 @@ from trainer.device.context import InEffect
 from trainer.doctor import bench
 from trainer.doctor.bench import Comparison, ImageFiles, compare, for_pixels
 from trainer.doctor.class_folders import ClassImages
+from trainer.doctor.notes import Note, SkippedFiles
 from trainer.errors import TrainerError
 from trainer.signals import StopSignals
 
@@ -162,8 +163,8 @@ def test_command_prints_the_text_or_all_of_it_as_json(monkeypatch: pytest.Monkey
     assert given == [(None, 60.0), (Path("photos"), 9.0)]
 
 
-def listed(plan: Any, photos: Path) -> tuple[Path, ClassImages, list[str]]:
-    told: list[str] = []
+def listed(plan: Any, photos: Path) -> tuple[Path, ClassImages, list[Note]]:
+    told: list[Note] = []
     return *bench.given_images(plan, photos, Path.cwd(), told.append), told
 
 
@@ -187,7 +188,7 @@ def test_rejected_files_are_left_out(plan: Any, photos: Path) -> None:
     assert len(listed(plan, photos)[1].files) == 25
     (plan.folder / "rejects.jsonl").write_text('{"key": "class1/broken.jpg", "reason": "truncated"}\n')
     links, found, told = listed(plan, photos)
-    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP, 1 rejected by dataprep"]
+    assert told == [SkippedFiles(photos, {"not JPEG, PNG or BMP": 1, "rejected by dataprep": 1})]
     assert links == Path.cwd() / "files"
     assert sorted(path.resolve() for path in links.rglob("*") if path.is_file()) == sorted(
         path for path, _ in found.files
@@ -205,7 +206,7 @@ def test_nested_folders_are_read_as_the_shards_were_written(plan: Any, photos: P
     assert {path.name: label for path, label in found.files if path.parent == inner} == {"two.JPEG": 2, "no ending": 2}
     assert {path.suffix for path in links.rglob("*.*")} == {".jpg"}
     assert len(list(links.glob("00002/*"))) == 8
-    assert told == [f"skipped in {photos}: 1 not JPEG, PNG or BMP"]
+    assert told == [SkippedFiles(photos, {"not JPEG, PNG or BMP": 1})]
 
 
 def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:

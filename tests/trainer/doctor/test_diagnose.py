@@ -23,6 +23,7 @@ from trainer.device.kernels import Processor
 from trainer.doctor import diagnose
 from trainer.doctor.advice import conclude
 from trainer.doctor.convolution import Convolutions
+from trainer.doctor.notes import Note
 from trainer.doctor.remedies import Remedy
 from trainer.doctor.samples import Row, sample_rows
 from trainer.doctor.session import Session
@@ -50,7 +51,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
-    told: list[str] = []
+    told: list[Note] = []
     found = diagnose.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
     names = [part.part for part in found.parts]
     assert names == ["read", "decode", "augment", "feed", "step O0", "loop, sink off"]

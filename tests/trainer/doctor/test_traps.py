@@ -51,7 +51,7 @@ def test_a_run_without_traps_has_none(seen: Observation) -> None:
             CLEAN,
             {"kernels_asked": "AVX512_CORE", "reference": ("jit_uni_ncsp:conv+ref:any",), "kernels_gain": 45.2},
             "reference convolutions",
-            "(jit_uni_ncsp:conv+ref:any); with AVX2, one was 45.2 times as fast",
+            "(jit_uni_ncsp:conv+ref:any); with AVX2, a convolution was 45.2 times as fast",
             "unset ONEDNN_MAX_CPU_ISA and DNNL_MAX_CPU_ISA",
         ),
         (ASCEND, {"graph": False, "sink": False}, "pynative mode", "one at a time", "--mode graph"),
@@ -68,17 +68,17 @@ def test_a_run_without_traps_has_none(seen: Observation) -> None:
         ),
         (CLEAN, {"short_side": 480}, "large images", "480 pixels, training uses 224", "--resize 256"),
         (CLEAN, {"workers": 2, "workers_asked": 2, "cores_busy": 2.1}, "few workers", "2.1 of 8", "--workers 8"),
-        (CLEAN, {"workers": 2, "cores_busy": 2.1}, "few workers", "with 2 decoding", "free memory"),
-        (CLEAN, {"workers_asked": 64}, "many workers", "64 were requested", "--workers 8"),
+        (CLEAN, {"workers": 2, "cores_busy": 2.1}, "few workers", "with 2 decoding", "free some memory"),
+        (CLEAN, {"workers_asked": 64}, "many workers", "64 threads were requested", "--workers 8"),
         (CLEAN, {"cold_per_s": 300.0}, "slow storage", "300 rows/s, 30,000", "local disk"),
         (CLEAN, {"network": True, "storage": "nfs4"}, "network storage", "on nfs4", "local disk"),
         (CLEAN, {"batch_gain": 1.4}, "small batch", "64 process 1.40 times", "--batch-size 64"),
-        (CLEAN, {"mixing": True}, "mixing in Python", "NumPy", "omit them"),
+        (CLEAN, {"mixing": True}, "mixing in Python", "NumPy", "omit mixup"),
         (
             CLEAN,
             {"files": 3000, "readers_wanted": 2, "open_files_wanted": 9256},
             "open files",
-            "9,256 open files, the hard limit is 4,096; reduced to 1",
+            "9,256 open files, but the hard limit is 4,096; reduced to 1 reader",
             "--shard-size",
         ),
     ],
@@ -164,7 +164,7 @@ def test_many_workers_are_reported_as_reduced_only_if_they_were() -> None:
     [kept] = find_traps(replace(CLEAN, workers_asked=64, workers=64))
     [lowered] = find_traps(replace(CLEAN, workers_asked=64, workers=8))
     assert kept.seen.endswith("may use 8 cores")
-    assert lowered.seen.endswith("may use 8 cores; reduced to 8")
+    assert lowered.seen.endswith("may use 8 cores; reduced to 8 threads")
 
 
 FLAGS = [

@@ -165,7 +165,7 @@ def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_dec
 def test_copy_on_the_same_disk_is_not_tried(trials: Trials, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trials.copy(Remedy("copy it", copy=True), [], 1.0)
-    assert trials.left_out == [f"copy it ({tmp_path.parent} is on the same disk; set TMPDIR to another)"]
+    assert trials.left_out == [f"copy it ({tmp_path.parent} is on the same disk; set TMPDIR to another disk)"]
 
 
 def test_level_that_does_not_run_is_listed_with_its_reason(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from trainer.doctor.verdict import Rates, feed_parts, judge
-from trainer.training.meter import BALANCED, COMPUTE, FEED, bottleneck, judge_wait
+from trainer.training.meter import BALANCED, COMPUTE, FEED, judge_wait
 
 
 def rates(feed: float = 200.0, step: float = 400.0, **more: float) -> Rates:
@@ -63,30 +63,3 @@ def test_share_of_waiting_tells_what_limited_a_run_of_enough_steps(
     share: float | None, steps: int, bound: str | None
 ) -> None:
     assert judge_wait(share, steps) == bound
-
-
-@pytest.mark.parametrize(
-    ("bound", "share", "device", "said"),
-    [
-        (
-            FEED,
-            0.43,
-            "CPU",
-            "bottleneck: data feed; waited for data 43% of the time; 'trainer doctor' with",
-        ),
-        (COMPUTE, 0.01, "Ascend", "bottleneck: training step; waited for data 1% of the time"),
-        (
-            COMPUTE,
-            0.01,
-            "CPU",
-            "bottleneck: training step (estimate: on CPU both use the same cores); waited for",
-        ),
-        (BALANCED, 0.07, "Ascend", "bottleneck: data feed and training step about equally; waited for data 7% of"),
-    ],
-)
-def test_run_ends_with_what_limited_it_and_where_the_remedy_is(
-    bound: str, share: float, device: str, said: str
-) -> None:
-    sentence = bottleneck(bound, share, device)
-    assert sentence.startswith(said)
-    assert "'trainer doctor' with the same options tries" in sentence

@@ -77,7 +77,7 @@ def test_other_data_with_the_same_classes_is_scored_and_marked(
 
 def test_missing_split_is_rejected(stripes: Path, tmp_path: Path, cpu: InEffect) -> None:
     path = save_untrained(tmp_path / "best.ckpt", stripes)
-    with pytest.raises(TrainerError, match="no rows in split 'test'; it has train, val"):
+    with pytest.raises(TrainerError, match="no rows in split 'test'; its splits are train, val"):
         evaluate_checkpoint(path, stripes, "test", ASKED, lambda decisions: None, lambda: None)
 
 

@@ -60,7 +60,7 @@ def test_onnx_is_written_and_its_check_reported(untrained: Path, tmp_path: Path)
     made = write(untrained, tmp_path / "m.onnx", "onnx")
     assert Path(made.file).stat().st_size > 100_000
     if made.difference is None:
-        assert made.note == "not checked: needs pip install onnxruntime"
+        assert made.note == "not checked: onnxruntime is not installed (pip install onnxruntime)"
     else:
         assert made.difference < 1e-4
 

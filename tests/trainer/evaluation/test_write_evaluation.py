@@ -19,7 +19,7 @@ from trainer.device.context import InEffect
 from trainer.errors import TrainerError
 from trainer.evaluation import evaluate
 from trainer.evaluation.details import Evaluation, WorstRow
-from trainer.evaluation.evaluate import evaluate_checkpoint, write_evaluation
+from trainer.evaluation.evaluate import EvaluationFiles, evaluate_checkpoint, write_evaluation
 from trainer.feed.picture import thumbnail
 from trainer.feed.pipeline import encoded_at
 from trainer.report.evaluated import read_evaluations, read_picture
@@ -53,8 +53,7 @@ def test_rows_are_found_by_their_index_in_any_shard(stripes: Path, cpu: InEffect
 
 def test_evaluation_of_a_run_is_written_to_its_folder_and_read_back(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    said = write_evaluation(found, run, None)
-    assert said == f"written to {run / 'eval' / 'train'}; 'trainer report {run}' makes a page of it"
+    assert write_evaluation(found, run, None) == EvaluationFiles(run / "eval" / "train", run)
     (again,), unread = read_evaluations(run)
     assert unread == []
     assert (again.split, again.rows, again.accuracy, again.epoch) == ("train", 48, found.accuracy, 1)
@@ -72,8 +71,8 @@ def test_evaluation_of_a_run_is_written_to_its_folder_and_read_back(found: Evalu
 def test_evaluation_of_a_single_checkpoint_is_written_only_with_report(
     found: Evaluation, untrained: Path, tmp_path: Path
 ) -> None:
-    assert write_evaluation(found, untrained, None) == ""
-    assert write_evaluation(found, untrained, tmp_path / "there") == f"report: {tmp_path / 'there'}"
+    assert write_evaluation(found, untrained, None) is None
+    assert write_evaluation(found, untrained, tmp_path / "there") == EvaluationFiles(tmp_path / "there")
     assert len(list((tmp_path / "there" / "worst").iterdir())) == 6
 
 
@@ -111,7 +110,10 @@ def test_picture_that_cannot_be_read_is_left_out(
 def test_read_only_run_folder_is_reported_and_read_only_report_is_an_error(found: Evaluation, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
     (run / "eval").write_text("in the way")
-    assert "cannot write the report into" in write_evaluation(found, run, None)
+    written = write_evaluation(found, run, None)
+    assert written is not None
+    assert (written.folder, written.run) == (run / "eval" / "train", run)
+    assert "cannot write the report into" in written.error
     with pytest.raises(TrainerError, match="cannot write the report into"):
         write_evaluation(found, run, run / "eval" / "x")
 

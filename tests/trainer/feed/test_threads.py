@@ -78,7 +78,7 @@ def test_machines_memory_and_files_reach_the_decision() -> None:
 def test_resume_keeps_the_number_of_workers() -> None:
     fewer = decide_feed(None, None, 1, GIB, 1 << 20, PHOTOS, 8, StartSettings("", "", workers=8))
     assert (fewer.workers, fewer.warning) == (8, ""), "whatever the cores and memory of this process"
-    assert fewer.decisions[0].why.startswith("as this run was started: ")
+    assert fewer.decisions[0].why.startswith("as at the start of this run: ")
     assert not fewer.decisions[0].plain
     more = decide_feed(None, None, 64, None, 1 << 20, PHOTOS, 64, StartSettings("", "", workers=2))
     assert (more.workers, more.warning) == (2, "")

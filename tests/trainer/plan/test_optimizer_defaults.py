@@ -77,7 +77,7 @@ def test_resume_keeps_the_optimizer_defaults() -> None:
     begun = StartSettings("", "", optimizer="adamw", lr=3e-3, weight_decay=0.05)
     found = decided(64, begun, model="resnet50")
     assert (found.optimizer, found.lr, found.weight_decay) == ("adamw", 3e-3, 0.05)
-    assert {why.partition(";")[0] for _, _, why in whys(found).values()} == {"as this run was started"}
+    assert {why.partition(";")[0] for _, _, why in whys(found).values()} == {"as at the start of this run"}
     given = decided(64, begun, model="resnet50", lr=0.5, weight_decay=0.1)
     assert (given.optimizer, given.lr, given.weight_decay) == ("adamw", 0.5, 0.1)
     unknown = decided(64, StartSettings("", ""), model="resnet50")

@@ -38,7 +38,7 @@ def test_requested_values_override_recipe_and_optimizer(stripes: Path) -> None:
     [
         ({"recipe": "imgenet"}, "unknown recipe 'imgenet'; did you mean 'imagenet'?"),
         ({"model": "tinny"}, "unknown model 'tinny'; did you mean 'tiny'?"),
-        ({"profile": "5"}, "--profile 5 is not a range of steps; give the first and the last, as in"),
+        ({"profile": "5"}, "--profile 5 is not a range of steps; give the first and the last step, as in"),
         ({"profile": "0..3"}, r"--profile 0\.\.3 is not a range of steps"),
         ({"lr_scale": ("head",)}, "--lr-scale head: expected PREFIX=FACTOR"),
         ({"optimizer": "adam"}, "unknown optimizer 'adam'; did you mean 'adamw'?"),

@@ -159,8 +159,8 @@ def test_evaluation_of_other_weights_or_other_data_is_marked(tmp_path: Path, und
     folder = write_run(tmp_path / "run")
     write_evaluation(folder, CLASSES, 30, epoch=2, same_data=False)
     said = words(page_of(folder))
-    assert "The weights are those of epoch 2; the best are now those of epoch 3." in said
-    assert "Not evaluated on the data of the training, but on /data/flowers." in said
+    assert "The evaluated weights are from epoch 2; the best weights are now from epoch 3." in said
+    assert "Evaluated on /data/flowers, not on the training dataset." in said
 
 
 def test_most_confused_pairs_come_first_without_correct_ones(run: Path) -> None:

@@ -131,7 +131,7 @@ def test_stopped_run_resumes_to_the_same_weights_and_metrics(
     at: tuple[int, int], stripes: Path, undisturbed: object
 ) -> None:
     config = replace(CONFIG, dataset=str(stripes))
-    with pytest.raises(Interrupted, match=r"last\.ckpt; resume it with the same command and --resume"):
+    with pytest.raises(Interrupted, match=r"last\.ckpt; resume with the same command and --resume"):
         train(config, stop_at=at)
     assert checkpoint.load(Path("mine/last.ckpt"))[1].step == at[1]
     train(replace(config, resume=True))

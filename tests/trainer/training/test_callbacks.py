@@ -130,7 +130,7 @@ def test_non_finite_loss_reports_all_steps_of_the_sink(tmp_path: Path) -> None:
 
 def test_too_many_overflows_in_a_row_end_the_run_and_fewer_do_not(tmp_path: Path) -> None:
     Run(tmp_path, scaled=True, max_overflows=3).sinks(3, 1, 2)
-    with pytest.raises(TrainerError, match="2 updates in a row overflowed, the last at step 3; the batch"):
+    with pytest.raises(TrainerError, match="2 consecutive updates overflowed, the last at step 3; the batch"):
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
 
 

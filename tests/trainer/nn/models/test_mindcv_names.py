@@ -97,7 +97,7 @@ def test_mindcv_checkpoint_is_loaded_and_another_size_or_model_rejected(cpu: InE
     assert load_init(new, path, 10, "resnet18", 65) == f"init: all 102 weights from {path}, renamed from MindCV"
     for own in new.get_parameters():
         np.testing.assert_array_equal(own.asnumpy(), ours[own.name].asnumpy())
-    assert "head.weight, head.bias not loaded: 10 classes there" in load_init(
+    assert "head.weight, head.bias not loaded: the file has 10 classes" in load_init(
         build("resnet18", 3), path, 3, "resnet18", 65
     )
 

@@ -1,6 +1,8 @@
 import pytest
 
-from trainer.decisions import Decision, settings_table, table
+from trainer.cli.run_text import bottleneck_text, settings_table, table
+from trainer.decisions import Decision
+from trainer.training.meter import BALANCED, COMPUTE, FEED, WaitReport
 
 ROWS = [
     Decision("device", "default", "CPU", "MindSpore finds no Ascend here", notable=True),
@@ -43,3 +45,34 @@ def test_plain_defaults_are_counted_and_nothing_is_hidden_from_who_wants_all() -
     assert settings_table(ROWS, None, every=True) == table(ROWS)
     assert settings_table(ROWS[1:2] * 2, None, every=False) == "plain defaults, shown with -v: 2 settings"
     assert settings_table(ROWS[2:], None, every=False) == table(ROWS[2:])
+
+
+@pytest.mark.parametrize(
+    ("bound", "share", "device", "said"),
+    [
+        (
+            FEED,
+            0.43,
+            "CPU",
+            "bottleneck: data feed; waited for data 43% of the time; 'trainer doctor' with",
+        ),
+        (COMPUTE, 0.01, "Ascend", "bottleneck: training step; waited for data 1% of the time"),
+        (
+            COMPUTE,
+            0.01,
+            "CPU",
+            "bottleneck: training step (estimate: on CPU both use the same cores); waited for",
+        ),
+        (BALANCED, 0.07, "Ascend", "bottleneck: data feed and training step about equally; waited for data 7% of"),
+    ],
+)
+def test_run_ends_with_what_limited_it_and_where_the_remedy_is(
+    bound: str, share: float, device: str, said: str
+) -> None:
+    sentence = bottleneck_text(WaitReport(bound, share, device))
+    assert sentence.startswith(said)
+    assert "'trainer doctor' with the same options tries" in sentence
+
+
+def test_bottleneck_of_a_run_with_data_sinking_is_not_measured() -> None:
+    assert bottleneck_text(WaitReport(None, None, "Ascend")).startswith("bottleneck: cannot be measured")
