@@ -55,7 +55,7 @@ def copy_rejected(
                 failed[reject.key] = f"not tried: {MAX_STALLS} other files did not respond"
                 continue
             reason = reject.reason.encode()
-            target = os.path.join(root, reason, encode_name(key_to_path(reject.key)))
+            target = os.path.join(root, reason, _inside(encode_name(key_to_path(reject.key))))
             part = os.path.join(root, reason, f".{os.getpid()}-{number}.part".encode())
             try:
                 item = planned.get(reject.key)
@@ -72,6 +72,12 @@ def copy_rejected(
     finally:
         copier.abandon()
     return failed
+
+
+def _inside(path: bytes) -> bytes:
+    """Return a relative path that cannot leave its folder: names in archives and tables may have `..`."""
+    parts = [part for part in path.split(b"/") if part not in (b"", b".")]
+    return b"/".join(b"__" if part == b".." else part for part in parts)
 
 
 class _Copier:

@@ -11,6 +11,9 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "csv": "dataprep.sources.tables.table:CSV",
+    "jsonl": "dataprep.sources.tables.table:JSON_LINES",
+    "metadata": "dataprep.sources.tables.table:METADATA",
     "mindrecord": "dataprep.sources.records.mindrecord:MINDRECORD",
     "parquet": "dataprep.sources.records.parquet:PARQUET",
 }

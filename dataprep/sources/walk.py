@@ -149,7 +149,7 @@ def _kind_of(entry: "os.DirEntry[bytes]", path: str) -> "str | Reject | ClosedFo
     except OSError as error:
         if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
-        return _missing_file(path_to_key(path), is_link=True, error=error)
+        return missing_file(path_to_key(path), is_link=True, error=error)
 
 
 def closed(folder: str, error: OSError) -> ClosedFolder:
@@ -268,7 +268,7 @@ def _file(root: bytes, path: bytes, key: str, entry: "os.DirEntry[bytes]") -> tu
     except OSError as error:
         if is_shortage(error) or error.errno in OWN_ERRORS:
             raise
-        return _missing_file(key, entry.is_symlink(), error)
+        return missing_file(key, entry.is_symlink(), error)
     if not stat.S_ISREG(status.st_mode):
         return Reject(key, "not_a_regular_file", _kind(status.st_mode))
     extension = path[path.rfind(b".") :].lower().decode("latin-1")
@@ -282,7 +282,7 @@ def has_image_name(name: str) -> bool:
     return name[name.rfind(".") :].lower() in _IMAGE_NAMES
 
 
-def _missing_file(key: str, is_link: bool, error: OSError) -> Reject:
+def missing_file(key: str, is_link: bool, error: OSError) -> Reject:
     """Return the Reject of a name that cannot be resolved to a file."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Reject(key, "dangling_link" if is_link else "vanished", "the file does not exist")

@@ -1,0 +1,1 @@
+"""Tables that list images: CSV, TSV, JSON Lines, and the metadata files of image folders."""
