@@ -24,6 +24,7 @@ ALLOWED_IN = {
     "dataprep/build/decode_check/child.py": {"mindspore"},
     "dataprep/build/engines/dask.py": {"distributed"},
     "dataprep/sources/records/parquet.py": {"pyarrow"},
+    "dataprep/sources/archives/tar.py": {"zstandard"},
     "dataprep/report/figures.py": {"matplotlib"},
     "trainer/plan/preview.py": {"PIL"},
     "trainer/report/figures.py": {"matplotlib"},

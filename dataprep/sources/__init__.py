@@ -11,6 +11,10 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "tar": "dataprep.sources.archives.folders:TAR",
+    "tars": "dataprep.sources.archives.folders:TAR_OF_TARS",
+    "zip": "dataprep.sources.archives.folders:ZIP",
+    "webdataset": "dataprep.sources.archives.webdataset:WEBDATASET",
     "csv": "dataprep.sources.tables.table:CSV",
     "jsonl": "dataprep.sources.tables.table:JSON_LINES",
     "metadata": "dataprep.sources.tables.table:METADATA",
