@@ -15,7 +15,6 @@ from dataprep.build.progress import Progress
 from dataprep.build.scheduler import Built, build_missing, worker_count
 from dataprep.build.software import software
 from dataprep.build.workdir import Workdir
-from dataprep.disk import disk_errors, sqlite_scratch, uninterrupted
 from dataprep.errors import SourceEmpty, TryLater
 from dataprep.items import ScanEntry, portable_path
 from dataprep.job import duplicates
@@ -50,6 +49,7 @@ from dataprep.job.swap import RESTART, RETRY, begin, check_settled, finish, is_p
 from dataprep.options import ShardOptions
 from dataprep.plan.planner import make_plan
 from dataprep.plan.store import Plan
+from dataprep.storage.disk import disk_errors, sqlite_scratch, uninterrupted
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 

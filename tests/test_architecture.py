@@ -24,6 +24,7 @@ ALLOWED_IN = {
     "dataprep/build/decode_check/child.py": {"mindspore"},
     "dataprep/build/engines/dask.py": {"distributed"},
     "dataprep/sources/records/parquet.py": {"pyarrow"},
+    "dataprep/storage/remote.py": {"fsspec"},
     "dataprep/sources/archives/tar.py": {"zstandard"},
     "dataprep/report/figures.py": {"matplotlib"},
     "trainer/plan/preview.py": {"PIL"},
@@ -37,7 +38,7 @@ ALLOWED_IN = {
 # other within a level.
 LEVELS = {
     "dataprep": [
-        {"errors", "items", "options", "formatting", "disk"},
+        {"errors", "items", "options", "formatting", "storage"},
         {"images", "mindrecord"},
         {"sources", "plan"},
         {"build"},

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 
 from dataprep.build.read_ahead import Wanted, read_ahead, wanted_item
 from dataprep.build.workdir import Workdir
-from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import (
     ByteRange,
@@ -20,6 +19,8 @@ from dataprep.items import (
     source_path,
 )
 from dataprep.plan.store import Plan, PlannedShard
+from dataprep.storage.disk import OWN_ERRORS
+from dataprep.storage.remote import is_remote
 from schemas.images.policy import ImageRejected
 
 # Reasons caused by the file system: such a file may be readable again later.
@@ -30,16 +31,19 @@ class Presence:
     """The identity of SOURCE when this object was created.
 
     If a share is unmounted, SOURCE is another folder or an empty one. SOURCE may take `deadline_s` seconds to answer.
-    If SOURCE is a file, its folder is watched.
+    If SOURCE is a file, its folder is watched. An object store is not watched: its reads raise errors.
     """
 
     def __init__(self, source: Path, deadline_s: float) -> None:
         self._source = source.parent if source.is_file() else source
         self._deadline_s = deadline_s
-        self._identity = self._in_time(lambda: _identity(self._source))
+        self._remote = is_remote(source)
+        self._identity = None if self._remote else self._in_time(lambda: _identity(self._source))
 
     def require(self, paths: Iterable[str] = ()) -> None:
         """Raise TryLater if SOURCE or a parent folder of these paths below it is missing or empty."""
+        if self._remote:
+            return
         self._in_time(lambda: self._require(set(paths)))
 
     def _require(self, paths: set[str]) -> None:

@@ -4,18 +4,27 @@ import os
 import queue
 import stat
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from dataprep.items import ByteRange, item_path, size_and_time
 from dataprep.plan.store import PlannedItem
+from dataprep.storage.remote import is_remote, read_object
 from schemas.images.policy import ImageRejected
 from schemas.process.memory import demand_threads, is_shortage
 
 READ_AHEAD_FILES = 8
 READ_AHEAD_BYTES = 16 << 20
+# Storage with latency: after so many reads that the build had to wait for this long, one more thread reads ahead.
+SLOW_READ_S = 0.002
+SLOW_READS = 4
+MOST_THREADS = 16
+# Pauses before another attempt to read a file, for errors that go away, such as those of a network.
+RETRY_PAUSES_S = (0.05, 0.2, 1.0)
 
 
 def _inflate(data: bytes) -> bytes:
@@ -37,57 +46,101 @@ class Wanted(NamedTuple):
 def read_ahead(
     wanted: Iterable[Wanted], deadline_s: float
 ) -> Generator[tuple[PlannedItem, bytes | ImageRejected], None, None]:
-    """Yield each item in order, with its bytes or with a ImageRejected if it is not the regular file that was planned.
+    """Yield each item in order, with its bytes or with an ImageRejected if it is not the regular file that was planned.
 
-    A thread reads ahead while images are decoded, which hides the latency of a disk or network. A file that takes
-    longer than `deadline_s` seconds is rejected and its thread is abandoned. At most READ_AHEAD_BYTES are read ahead,
-    not counting one file.
+    Threads read ahead while images are decoded, which hides the latency of a disk or network: one, and up to
+    MOST_THREADS while the build waits for slow reads. A file that takes longer than `deadline_s` seconds is rejected
+    and its thread is abandoned. At most READ_AHEAD_BYTES are read ahead, not counting one file.
     """
     source = iter(wanted)
-    ahead: deque[Wanted] = deque()
-    asked, answers = _start(ahead)
+    readers = _Readers()
+    ahead: deque[tuple[Wanted, _Answer]] = deque()
     try:
         while True:
-            while _has_space(ahead) and (following := next(source, None)):
-                ahead.append(following)
-                asked.put(following)
+            while readers.have_space(ahead) and (following := next(source, None)):
+                ahead.append((following, readers.ask(following)))
             if not ahead:
                 return
-            try:
-                result: bytes | BaseException = answers.get(timeout=deadline_s)
-            except queue.Empty:
-                result = ImageRejected("stalled", f"it could not be read within {deadline_s:g} s")
-                asked.put(None)
-                asked, answers = _start(list(ahead)[1:])
+            (one, answer) = ahead[0]
+            result = readers.wait(answer, deadline_s)
             if isinstance(result, BaseException) and not isinstance(result, ImageRejected):
                 raise result
-            yield ahead.popleft().item, result
+            yield one.item, result
+            ahead.popleft()
     finally:
-        asked.put(None)
+        readers.stop()
 
 
-def _has_space(ahead: "deque[Wanted]") -> bool:
-    return len(ahead) < READ_AHEAD_FILES and sum(wanted.item.size for wanted in ahead) < READ_AHEAD_BYTES
+_Answer = queue.SimpleQueue[bytes | BaseException]
 
 
-def _start(
-    pending: Iterable[Wanted],
-) -> "tuple[queue.SimpleQueue[Wanted | None], queue.SimpleQueue[bytes | BaseException]]":
-    asked: queue.SimpleQueue[Wanted | None] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
-    for wanted in pending:
-        asked.put(wanted)
-    demand_threads(1)
-    threading.Thread(target=_serve, args=(asked, answers), daemon=True).start()
-    return asked, answers
+class _Readers:
+    """Threads that read files. A thread that hangs in a read is abandoned and replaced."""
 
+    def __init__(self) -> None:
+        self._requests: queue.SimpleQueue[tuple[Wanted, _Answer] | None] = queue.SimpleQueue()
+        self.threads = 0
+        self._slow = 0
+        self._start_thread()
 
-def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueue[bytes | BaseException]") -> None:
-    while wanted := asked.get():
+    def have_space(self, ahead: "deque[tuple[Wanted, _Answer]]") -> bool:
+        """Return True if one more file may be read ahead."""
+        files = max(READ_AHEAD_FILES, 2 * self.threads)
+        return len(ahead) < files and sum(wanted.item.size for wanted, _ in ahead) < READ_AHEAD_BYTES
+
+    def ask(self, wanted: Wanted) -> _Answer:
+        """Read a file in a thread; return the queue that will have its bytes or an error."""
+        answer: _Answer = queue.SimpleQueue()
+        self._requests.put((wanted, answer))
+        return answer
+
+    def wait(self, answer: _Answer, deadline_s: float) -> bytes | BaseException:
+        """Return an answer, an ImageRejected after the deadline. Start a thread if reads are slow."""
+        with suppress(queue.Empty):
+            return answer.get_nowait()
+        started = time.monotonic()
         try:
-            answers.put(read_item(wanted.path, wanted.item, wanted.max_bytes))
+            result = answer.get(timeout=deadline_s)
+        except queue.Empty:
+            self._start_thread()
+            self.threads -= 1
+            return ImageRejected("stalled", f"it could not be read within {deadline_s:g} s")
+        self._slow += time.monotonic() - started > SLOW_READ_S
+        if self._slow >= SLOW_READS and self.threads < MOST_THREADS:
+            self._slow = 0
+            self._start_thread()
+        return result
+
+    def stop(self) -> None:
+        """End the threads after their current reads."""
+        for _ in range(self.threads):
+            self._requests.put(None)
+
+    def _start_thread(self) -> None:
+        demand_threads(1)
+        threading.Thread(target=_serve, args=(self._requests,), daemon=True).start()
+        self.threads += 1
+
+
+def _serve(requests: "queue.SimpleQueue[tuple[Wanted, _Answer] | None]") -> None:
+    while request := requests.get():
+        wanted, answer = request
+        try:
+            answer.put(_patiently(wanted))
         except BaseException as error:
-            answers.put(error)
+            answer.put(error)
+
+
+def _patiently(wanted: Wanted) -> bytes:
+    """Return read_item, tried again after errors that go away."""
+    for pause_s in RETRY_PAUSES_S:
+        try:
+            return read_item(*wanted)
+        except ImageRejected as error:
+            if error.reason != "unreadable":
+                raise
+        time.sleep(pause_s)
+    return read_item(*wanted)
 
 
 def wanted_item(base: str, item: PlannedItem, max_bytes: int) -> Wanted:
@@ -102,6 +155,8 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
     """
     if item.size > max_bytes:
         raise ImageRejected("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
+    if is_remote(path):
+        return _read_object(path, item)
     try:
         # Without O_NONBLOCK, opening a FIFO would block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -127,6 +182,24 @@ def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
         raise _unreadable(error) from None
     if len(data) != item.size:
         raise ImageRejected("changed", f"{len(data)} of its {item.size} bytes could be read")
+    return data
+
+
+def _read_object(path: str | bytes, item: PlannedItem) -> bytes:
+    """Return an object of an object store.
+
+    Raises ImageRejected if it cannot be read, or has another size than planned.
+    """
+    try:
+        data = read_object(path)
+    except FileNotFoundError:
+        raise ImageRejected("vanished", "it existed when the job was planned") from None
+    except PermissionError as error:
+        raise ImageRejected("permission_denied", str(error)) from None
+    except OSError as error:
+        raise _unreadable(error) from None
+    if len(data) != item.size:
+        raise ImageRejected("changed", f"it had {item.size} bytes when the job was planned, now {len(data)}")
     return data
 
 

@@ -16,7 +16,7 @@ import click
 from dataprep.cli.options import BudgetType, Size, WorkersType, check_finite, class_names, load_config
 from dataprep.cli.program import Program
 from dataprep.cli.source_options import source_options
-from dataprep.disk import disk_errors, uninterrupted
+from dataprep.storage.disk import disk_errors, uninterrupted
 from schemas.command_line import PathType
 from schemas.counting import many
 from schemas.images.policy import Policy
@@ -94,7 +94,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 
 
 @main.command(short_help="Turn images into a sealed dataset.")
-@click.argument("source", type=PATH)
+@click.argument("source", type=PathType(path_type=str))
 @click.argument("out", type=PATH)
 @source_options
 @click.option("--seed", default=0, show_default=True, help="Seed of the splits and of the row order.")
@@ -164,7 +164,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and the result.")
 @click.pass_context
 def shard(
-    ctx: click.Context, /, source: Path, out: Path, dry_run: bool, overwrite: bool, restart: bool, retry_rejects: bool,
+    ctx: click.Context, /, source: str, out: Path, dry_run: bool, overwrite: bool, restart: bool, retry_rejects: bool,
     as_json: bool, verbose: bool, quiet: bool, **values: Any,
 ) -> None:  # fmt: skip
     """Turn the images of SOURCE into a sealed MindRecord dataset in OUT.
@@ -180,6 +180,7 @@ def shard(
     from dataprep.cli.terminal import TerminalProgress
     from dataprep.job.dry_run import preview
     from dataprep.job.existing_set import Existing
+    from dataprep.storage.remote import source_path_of
 
     if retry_rejects and (overwrite or restart):
         raise click.UsageError(f"give --retry-rejects or {'--overwrite' if overwrite else '--restart'}, not both")
@@ -188,12 +189,12 @@ def shard(
     progress = TerminalProgress(int(verbose) - int(quiet))
     try:
         if dry_run:
-            planned = preview(source, out, options, progress, existing)
+            planned = preview(source_path_of(source), out, options, progress, existing)
             progress.warn(planned.warnings)
             _echo(planned, as_json)
             return
         ctx.meta["stopped"] = progress.stopped
-        summary = pipeline.shard(source, out, options, progress, existing)
+        summary = pipeline.shard(source_path_of(source), out, options, progress, existing)
     finally:
         progress.close()
     _echo(summary, as_json)

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 import click
 
 from dataprep.build.interrupts import Interrupted, raise_on_signals
-from dataprep.disk import explained
 from dataprep.errors import DataprepError, DataRejected, TryLater
+from dataprep.storage.disk import explained
+from dataprep.storage.remote import with_addresses
 from schemas.command_line import HELP_SHOWN, label, replaced_lists, usage_error
 from schemas.errors import ContractError
 from schemas.names import printable
@@ -62,7 +63,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except (DataprepError, ContractError) as error:
-            fail(str(error), getattr(error, "exit_code", DataRejected.exit_code))
+            fail(with_addresses(str(error)), getattr(error, "exit_code", DataRejected.exit_code))
         except Interrupted:
             fail(_stopped(ctx), TERMINATE_EXIT)
         except KeyboardInterrupt:

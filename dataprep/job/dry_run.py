@@ -16,6 +16,7 @@ from dataprep.job.target_state import describe_target, replaceable
 from dataprep.options import ShardOptions
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
+from dataprep.storage.remote import address_of
 
 # Fixed seconds of a job, and seconds of the decode check per MB; see docs/operations.md, "What a job costs".
 START_S = {"decode": 5.0, "rows": 5.0, "off": 1.0}
@@ -85,7 +86,7 @@ def preview(
         size = set_bytes(plan, sample)
         seconds = sample.seconds / max(1, sample.images) * plan.item_count + CHECK_S_PER_MB[options.prove] * size / 1e6
         return Preview(
-            source=name,
+            source=address_of(name),
             out=str(out),
             layout=layout,
             classes=list(plan.classes),

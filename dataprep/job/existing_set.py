@@ -14,6 +14,7 @@ from dataprep.errors import DataprepError, DataRejected, TryLater
 from dataprep.items import ByteRange, item_path, portable_path, size_and_time
 from dataprep.job.swap import NEXT, RESTART, RETRY, begin, is_pending
 from dataprep.plan.store import Plan, PlannedItem
+from dataprep.storage.remote import is_remote
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.errors import ContractError
@@ -178,7 +179,7 @@ def retried(plan: Plan, source: str, work: Workdir) -> Fixed:
 
 def _stat(base: str, item: PlannedItem) -> tuple[int, int] | None:
     """Return size and time of a file now; None if it is missing, or is in a container, which must not change."""
-    if isinstance(item.place, ByteRange):
+    if isinstance(item.place, ByteRange) or is_remote(base):
         return None
     try:
         stat = os.stat(item_path(base, item.key, item.place))

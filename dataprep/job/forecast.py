@@ -20,6 +20,7 @@ from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes as plan_sizes
 from dataprep.plan.store import Plan, PlannedItem
+from dataprep.storage.remote import is_remote
 from schemas.counting import many
 from schemas.images.policy import ImageRejected
 
@@ -150,7 +151,7 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
         return "empty"
     if item.size > max_bytes:
         return "too_large"
-    if isinstance(item.place, ByteRange) and item.place.codec != "stored":
+    if is_remote(source) or (isinstance(item.place, ByteRange) and item.place.codec != "stored"):
         return None  # the sample and the job read it
     try:
         head = _head(item_path(source, item.key, item.place), item.place)

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 from dataprep.build.read_ahead import read_item
 from dataprep.items import ByteRange, NotCopied, Place, Reject, encode_name, item_path, key_to_path
 from dataprep.plan.store import PlannedItem
+from dataprep.storage.remote import is_remote
 from schemas.images.policy import ImageRejected
 from schemas.process.memory import demand_threads, is_shortage
 
@@ -60,7 +61,7 @@ def copy_rejected(
             try:
                 item = planned.get(reject.key)
                 place: Place = item.place if item else None
-                inside = item if isinstance(place, ByteRange) else None
+                inside = item if isinstance(place, ByteRange) or is_remote(base) else None
                 copier.copy(_Copy(item_path(base, reject.key, place), target, part, inside), deadline_s)
             except _Failed as error:
                 failed[reject.key] = str(error)
@@ -145,7 +146,7 @@ def _copy(wanted: _Copy, moved: Callable[[], None]) -> None:
 
 
 def _open(wanted: _Copy) -> BinaryIO:
-    if wanted.inside:
+    if wanted.inside is not None:
         try:
             return io.BytesIO(read_item(wanted.origin, wanted.inside, sys.maxsize))
         except ImageRejected as error:

@@ -14,6 +14,7 @@ from dataprep.job.duplicates import Duplicate
 from dataprep.job.quarantine import copy_rejected
 from dataprep.options import ShardOptions
 from dataprep.plan.store import Plan
+from dataprep.storage.remote import is_remote
 from schemas.counting import are, many, were
 from schemas.dataset import Dataset, PixelStats, Split
 from schemas.layout import REFUSED
@@ -58,7 +59,8 @@ def _quarantine(plan: Plan, work: Workdir, options: ShardOptions, rejects: list[
     """Copy the rejected files to --quarantine, if given. Log each that could not be copied."""
     if options.quarantine is None:
         return {}
-    placed = {item.key: item for item in plan.find({reject.key for reject in rejects}) if item.place is not None}
+    rejected = plan.find({reject.key for reject in rejects})
+    placed = {item.key: item for item in rejected if item.place is not None or is_remote(plan.base)}
     failed = copy_rejected(plan.base, options.quarantine, rejects, placed, options.deadline)
     for key, problem in failed.items():
         work.log("not_copied", key=key, problem=problem)

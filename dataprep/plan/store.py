@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dataprep.disk import DAMAGED_PLAN
 from dataprep.errors import DataprepError
 from dataprep.items import IN_WORK, ByteRange, Container, Item, Place, Reject, key_to_path, portable_path
 from dataprep.mindrecord.format import Geometry
 from dataprep.plan.sizes import mark
+from dataprep.storage.disk import DAMAGED_PLAN
 from schemas.layout import SPLITS
 from schemas.storage.sqlite_errors import disk_error, open_unchanging
 

@@ -12,6 +12,7 @@ from typing import Any
 from dataprep.errors import DataprepError
 from dataprep.options import ShardOptions
 from dataprep.plan.store import Plan
+from dataprep.storage.remote import address_of
 from schemas.dataset import Dataset
 from schemas.layout import PLAN, WORK
 
@@ -69,7 +70,7 @@ def _source(plan: Path) -> str | None:
 
 def _command(folder: Path, source: str | None, dataset: Dataset, rejected: Counter[int]) -> str:
     """Return the command that builds this dataset again, quoted for a shell."""
-    words = ["dataprep", "shard", source or "SOURCE", str(folder)]
+    words = ["dataprep", "shard", address_of(source) if source else "SOURCE", str(folder)]
     defaults = ShardOptions().deciding()
     for name, value in dataset.plan.get("options", {}).items():
         option = "--" + name.replace("_", "-")

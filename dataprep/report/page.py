@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.build.workdir import write_output
-from dataprep.disk import disk_errors
 from dataprep.errors import DataprepError
 from dataprep.images.thumbnails import choose_sheet
 from dataprep.items import StepProgress, encode_name
@@ -16,6 +15,7 @@ from dataprep.report.pictures import Limits, Pictures, keys_of, make_pictures
 from dataprep.report.rejected import DuplicateGroup, Rejected, list_duplicates, list_rejected
 from dataprep.report.render import need, render
 from dataprep.report.survey import Survey, read_rows
+from dataprep.storage.disk import disk_errors
 from schemas.counting import many
 from schemas.dataset import Dataset, load_dataset
 from schemas.layout import REPORT

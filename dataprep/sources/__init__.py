@@ -11,6 +11,7 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "cloud": "dataprep.sources.object_store:OBJECT_STORE",
     "tar": "dataprep.sources.archives.folders:TAR",
     "tars": "dataprep.sources.archives.folders:TAR_OF_TARS",
     "zip": "dataprep.sources.archives.folders:ZIP",

@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataRejected, TryLater, WrongUsage
 from dataprep.items import ClosedFolder
 from dataprep.sources.ignore import pattern_of
+from dataprep.storage.disk import OWN_ERRORS
 from schemas.counting import many
 from schemas.errors import PASSING_ERRORS
 

@@ -4,8 +4,8 @@ import os
 import queue
 import threading
 
-from dataprep.disk import OWN_ERRORS
 from dataprep.images.signatures import looks_like_image
+from dataprep.storage.disk import OWN_ERRORS
 from schemas.errors import PASSING_ERRORS
 from schemas.process.memory import demand_threads, is_shortage
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dataprep.disk import OWN_ERRORS
 from dataprep.items import (
     ClosedFolder,
     Ignored,
@@ -25,6 +24,7 @@ from dataprep.items import (
 from dataprep.options import SourceOptions
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.peek import opens_as_image
+from dataprep.storage.disk import OWN_ERRORS
 from schemas.images.system_names import system_rule
 from schemas.names import path_to_key
 from schemas.process.memory import demand_threads, is_shortage

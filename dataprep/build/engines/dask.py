@@ -30,6 +30,7 @@ from dataprep.build.software import software
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import encode_name
 from dataprep.options import ShardOptions
+from dataprep.storage.remote import is_remote
 from schemas.process.memory import is_shortage
 
 CONNECT_S = 10.0  # timeout for an answer of the scheduler
@@ -238,7 +239,7 @@ def check_this_worker(check: WorkerCheck) -> None:
     # The path of SOURCE is sent as bytes; paths in OUT are text, which each process encodes by its own locale.
     if check.encoding != sys.getfilesystemencoding() and not str(check.attempts).isascii():
         raise Unfit(f"does not encode file names as {check.encoding}: start it with PYTHONUTF8=1")
-    if not os.path.isdir(encode_name(check.source)):
+    if not is_remote(check.source) and not os.path.isdir(encode_name(check.source)):
         raise Unfit(f"does not see SOURCE {check.source}")
     if not _appears(check.attempts / check.token):
         raise Unfit(f"does not see {check.attempts} as it is here; OUT must be on a file system that all share")

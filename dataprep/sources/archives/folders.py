@@ -11,10 +11,10 @@ from dataprep.sources.archives.tar import inner_tars, is_tar_source, tar_files, 
 from dataprep.sources.archives.webdataset import looks_like_samples
 from dataprep.sources.archives.zip import zip_members
 from dataprep.sources.ignore import IgnorePatterns
+from dataprep.sources.names import ignore_rule, splits_of
 from dataprep.sources.source import Source
 from dataprep.sources.split_folders import split_names
 from dataprep.sources.walk import has_image_name
-from schemas.images.system_names import system_rule
 from schemas.names import path_to_key
 
 
@@ -58,13 +58,13 @@ def images_by_folder(members: Members, options: SourceOptions) -> Iterator[ScanE
     top = _common_top(member.name for member in members)
     if top:
         yield Notice(f"all members are in '{top.rstrip('/')}', which is left out of keys and classes")
-    splits = _splits(member.name.removeprefix(top) for member in members)
+    splits = splits_of(member.name.removeprefix(top) for member in members)
     seen: set[int] = set()
     classes: set[tuple[str, str | None]] = set()
     for member in members:
         name = member.name.removeprefix(top)
         key = path_to_key(name)
-        rule = _ignore_rule(patterns, name) or _other_rule(members, member, name, splits, options)
+        rule = ignore_rule(patterns, name) or _other_rule(members, member, name, splits, options)
         if rule:
             yield Ignored(key, rule)
             continue
@@ -83,18 +83,6 @@ def images_by_folder(members: Members, options: SourceOptions) -> Iterator[ScanE
             yield FoundClass(class_name, split)
         yield Item(key, class_name, split, member.size, member.place.container.mtime_ns, member.place)
     yield from map(Notice, patterns.unmatched())
-
-
-def _ignore_rule(patterns: IgnorePatterns, name: str) -> str | None:
-    """Return the rule by which a member or a folder above it is ignored."""
-    parts = name.split("/")
-    for length in range(1, len(parts) + 1):
-        path, is_folder = "/".join(parts[:length]), length < len(parts)
-        pattern = patterns.match(parts[length - 1], path, is_folder) if patterns else None
-        rule = system_rule(parts[length - 1], is_folder) if parts[length - 1] != ".." else None
-        if rule or pattern is not None:
-            return rule or f"--ignore {pattern}"
-    return None
 
 
 def _other_rule(
@@ -130,13 +118,6 @@ def _common_top(names: Iterable[str]) -> str:
     while kept and split_names([kept[-1]]):  # SOURCE/train/<class>: the folder is a split
         kept = kept[:-1]
     return "".join(f"{part}/" for part in kept)
-
-
-def _splits(names: Iterable[str]) -> dict[str, str]:
-    """Return the splits by first folder; empty if the first folders are classes."""
-    folders = {name.split("/")[0] for name in names if name.count("/") >= 2}
-    splits = split_names(folders)
-    return splits if "train" in splits.values() and len(splits) == len(folders) else {}
 
 
 def _has_inner_tars(names: list[str]) -> bool:

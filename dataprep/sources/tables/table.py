@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.disk import OWN_ERRORS
 from dataprep.errors import DataprepError
 from dataprep.items import FoundClass, Item, Reject, ScanEntry, encode_name, portable_path, size_and_time
 from dataprep.options import SourceOptions
@@ -33,6 +32,7 @@ from dataprep.sources.tables.values import (
     usual_column,
 )
 from dataprep.sources.walk import missing_file
+from dataprep.storage.disk import OWN_ERRORS
 from schemas.names import path_to_key
 from schemas.process.memory import is_shortage
 

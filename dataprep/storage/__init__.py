@@ -1,0 +1,1 @@
+"""Where data is: errors of disks, and object stores."""
