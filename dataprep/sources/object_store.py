@@ -5,11 +5,11 @@ from pathlib import Path
 
 from dataprep.items import FoundClass, Ignored, Item, Notice, ScanEntry
 from dataprep.options import SourceOptions
-from dataprep.remote import StoredObject, is_remote, list_objects
 from dataprep.sources.ignore import IgnorePatterns
 from dataprep.sources.names import ignore_rule, splits_of
 from dataprep.sources.source import Source
 from dataprep.sources.walk import has_image_name
+from dataprep.storage.remote import StoredObject, is_remote, list_objects
 from schemas.names import path_to_key
 
 

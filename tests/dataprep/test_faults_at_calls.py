@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dataprep import disk
 from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import ClosedFolder
@@ -19,6 +18,7 @@ from dataprep.mindrecord.index import read_index
 from dataprep.mindrecord.reader import ShardReader, read_stored
 from dataprep.plan.store import Plan
 from dataprep.sources.closed import check_temporary
+from dataprep.storage import disk
 from schemas.storage.files import files_below, listing
 from schemas.storage.sqlite_errors import disk_error
 from tests.dataprep.conftest import shard
