@@ -217,7 +217,10 @@ class _Build:
     def _read(self, place: Place, size: int, mtime_ns: int) -> bytes:
         """Return the bytes of another file of an annotation. Raises ImageRejected if they cannot be read."""
         wanted = wanted_item(self._task.source, PlannedItem("", -1, size, mtime_ns, place), self._task.policy.max_bytes)
-        return read_item(wanted.path, wanted.item, wanted.max_bytes)
+        try:
+            return read_item(wanted.path, wanted.item, wanted.max_bytes)
+        except ImageRejected as error:
+            raise ImageRejected("unreadable_annotation", f"the file of its annotation: {error.detail}") from None
 
     def close(self) -> None:
         """Close all files."""

@@ -59,7 +59,11 @@ class Transform:
         return moved
 
     def boxes(self, boxes: Floats) -> Floats:
-        """Return boxes (left, top, right, bottom) of the file, of shape [n, 4], as boxes of the stored image."""
+        """Return boxes (left, top, right, bottom) of the file, of shape [n, 4], as boxes of the stored image.
+
+        An inverted box, whose right is left of its left, becomes NaN.
+        """
+        boxes = np.where((boxes[:, 2:] < boxes[:, :2]).any(axis=1, keepdims=True), np.float32(np.nan), boxes)
         corners = np.concatenate([self.points(boxes[:, :2]), self.points(boxes[:, 2:])], axis=1)
         low = np.minimum(corners[:, :2], corners[:, 2:])
         high = np.maximum(corners[:, :2], corners[:, 2:])

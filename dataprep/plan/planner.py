@@ -4,10 +4,11 @@ The plan is an SQLite file that is written once and then only read, so a million
 """
 
 import json
+import math
 import sqlite3
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -177,7 +178,7 @@ class _ScanTables:
         number = self.classes.setdefault(class_name, len(self.classes))
         if not mark:
             return key, number, split, size, mtime_ns, rank
-        text = None if annotation is None else json.dumps(annotation)
+        text = None if annotation is None else json.dumps(_without_nan(annotation), allow_nan=False)
         return key, number, split, size, mtime_ns, rank, *self._place(place), text, mark, group
 
     def _place(self, place: Place) -> tuple[object, ...]:
@@ -186,6 +187,15 @@ class _ScanTables:
             return None if place is None else path_to_key(place), None, None, None, None, None
         number = self._containers.setdefault(place.container, len(self._containers))
         return None, number, *place[1:]
+
+
+def _without_nan(value: object) -> object:
+    """Return a JSON value with null for NaN and infinity, which JSON and SQLite do not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _without_nan(each) for key, each in value.items()}
+    return [_without_nan(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _container_row(entry: tuple[Container, int]) -> tuple[object, ...]:

@@ -9,6 +9,8 @@ from dataprep.errors import DataprepError
 RECORDS: dict[str, RecordKind | str] = {
     "classification": "dataprep.build.records.classification:CLASSIFICATION",
     "multilabel": "dataprep.build.records.multilabel:MULTILABEL",
+    "detection": "dataprep.build.records.detection:DETECTION",
+    "segmentation": "dataprep.build.records.segmentation:SEGMENTATION",
     "caption": "dataprep.build.records.caption:CAPTION",
     "unlabelled": "dataprep.build.records.unlabelled:UNLABELLED",
 }
