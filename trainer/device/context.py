@@ -29,7 +29,7 @@ REPEATABLE = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpor
 
 @dataclass(frozen=True)
 class Machine:
-    """Properties of a machine that decisions depend on.
+    """Properties of a machine that affect decisions.
 
     `cores` is the number of cores that this process may use, `host_cores` the number of cores of the host (None if
     equal). `affinity` is the number of cores in the affinity mask, regardless of a CPU quota. `memory` is the free
@@ -187,7 +187,7 @@ def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None
 
 
 def _inexact(kernels: Kernels | None, machine: Machine, start: StartSettings | None) -> tuple[str, ...]:
-    """Return warnings that CPU results may differ in the last bits from the start of the run; none on other devices."""
+    """Return warnings if CPU results may differ in the last bits from those of an uninterrupted run."""
     if kernels is None:
         return ()
     before, now = None if start is None else start.affinity, machine.affinity

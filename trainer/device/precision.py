@@ -18,7 +18,7 @@ LARGEST_SCALE = 3.4e38  # largest float32, because the loss is scaled in float32
 
 @dataclass(frozen=True)
 class Precision:
-    """Mixed precision in effect, and the MindSpore calls that set it.
+    """Mixed-precision settings in effect, and the MindSpore calls for these settings.
 
     `amp_dtype` is the name of the low-precision type, which level O0 does not use. `scaler` is None if the loss is not
     scaled.

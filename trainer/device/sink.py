@@ -105,7 +105,7 @@ def decide_pipeline(config: RunConfig, sink: bool) -> tuple[bool, bool, tuple[De
 
 
 def rounds(call: Call, epochs: int, steps: int, start: int) -> tuple[int, Call]:
-    """Return MindSpore's number of epochs and the call of Model.train, to train up to `epochs` from step `start`.
+    """Return the epoch argument and the call of Model.train, to train from step `start` to the end of `epochs` epochs.
 
     `steps` is the number of batches per epoch. With a sink size, MindSpore counts each sink as an epoch. If a run that
     started on another device resumes within a sink, the sink size is lowered to a divisor of `start`. Otherwise,

@@ -21,9 +21,9 @@ LEVELS = 30  # number of strengths above 0
 class FullStrength:
     """Parameters of the operations at full strength.
 
-    `shear` is a tangent, `shift` a fraction of the image side, `angle` a rotation in degrees. `colour` is the largest
-    change of the brightness, saturation, contrast and sharpness factors. `bits` is the number of bits removed per
-    channel.
+    `shear` is the tangent of the shear angle, `shift` a fraction of the image side, `angle` a rotation in degrees.
+    `colour` is the largest change of the brightness, saturation, contrast and sharpness factors. `bits` is the number
+    of bits removed per channel.
     """
 
     shear: float

@@ -19,7 +19,7 @@ class Skipped:
     """Files and folders that were skipped.
 
     `closed` lists the folders that could not be listed, each with the error. `links` lists the symbolic links to
-    folders. `system` counts hidden and system files and folders per rule.
+    folders. `system` maps each rule to the number of hidden or system files and folders.
     """
 
     closed: tuple[tuple[str, OSError], ...] = ()
@@ -37,7 +37,7 @@ class Skipped:
         )
 
     def lines(self) -> list[str]:
-        """Return one message per kind of skipped file or folder; hidden files have no message."""
+        """Return one message per kind of skipped file or folder, except hidden files."""
         messages = []
         if self.links:
             named = _some([f"'{folder}'" for folder in self.links])
@@ -53,7 +53,7 @@ class Skipped:
 
 
 def find_files(inputs: Iterable[Path]) -> tuple[list[Path], Skipped]:
-    """Return the files in `inputs` and in the folders of `inputs`, and a record of what was skipped.
+    """Return the files in `inputs` and in the folders of `inputs`, and a record of skipped files and folders.
 
     The files of a folder are sorted. Hidden and system files are skipped. Raises WrongUsage if an input does not exist,
     and TrainerError if no file is found. Raises Unlisted or Busy if an input cannot be read, or if no file is found

@@ -30,7 +30,7 @@ def scaled(transforms: Transforms, mean: Rgb, std: Rgb) -> Transforms:
 def scaled_and_erased(transforms: Transforms, mean: Rgb, std: Rgb, size: int, probability: float) -> Transforms:
     """Return scaled() with random erasing.
 
-    With `probability`, a square of 2 to 33 % of the image area is filled with the mean colour.
+    `probability` is the chance that a square of 2 to 33 % of the image area is filled with the mean colour.
     """
     from mindspore.dataset import vision
     from mindspore.dataset.transforms import RandomApply, RandomChoice

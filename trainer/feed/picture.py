@@ -72,7 +72,7 @@ def _unidentified(data: bytes) -> Unreadable:
 
 
 def thumbnail(data: bytes, side: int) -> bytes:
-    """Return the image as a JPEG with at most `side` pixels per side. Raises Unreadable like read_picture.
+    """Return the image as a JPEG with at most `side` pixels per side. Raises Unreadable if read_picture does.
 
     An image smaller than half of `side` is enlarged by an integer factor, without interpolation.
     """

@@ -52,8 +52,8 @@ def train_batches(
     """Return the training pipeline: images float32 (N, 3, S, S), labels int32 (N,).
 
     If the recipe mixes images, labels are float32 (N, classes). Rows are shuffled in each epoch. With W ranks, each
-    rank takes every W-th row of an order that depends only on seed and epoch. A step of W ranks therefore uses the same
-    rows as a step of a single rank with a batch W times as large. All ranks have the same number of steps. Rows that do
+    rank takes every W-th row of an order that depends only on seed and epoch. A step of W ranks uses the same rows
+    as a step of a single rank with a batch W times as large. All ranks have the same number of steps. Rows that do
     not fill a batch on every rank are dropped.
     """
     images = train_transforms(recipe, pixels)
@@ -69,7 +69,7 @@ def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings, roles: Sequ
 
 
 def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
-    """Return the image transforms of train_batches, from encoded bytes to float32 (3, S, S)."""
+    """Return the image transforms of train_batches, which map encoded bytes to float32 (3, S, S)."""
     return scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
 
 
@@ -119,7 +119,7 @@ def eval_batches(
     effect: FeedSettings,
     roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
-    """Return the evaluation pipeline, with each row of `split` once, in stored order.
+    """Return the evaluation pipeline, which reads each row of `split` once, in stored order.
 
     Images are float32 (N, 3, S, S), labels int32 (N,). The last batch may be smaller. Each rank reads a contiguous
     slice, because MindDataset's own sharding repeats rows unless the number of ranks divides the number of rows.

@@ -18,7 +18,7 @@ OTHER_FILES = 256  # file descriptors used by Python, MindSpore and the run itse
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of a pipeline: files open at once, bytes per stored row, bytes per model input, rows per batch."""
+    """Resource demand of a pipeline: open files, bytes per stored row, bytes per model input, rows per batch."""
 
     files: int
     row_bytes: int
@@ -103,7 +103,8 @@ def queue_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> i
     """Return the memory in bytes that a pipeline uses when all queues are full.
 
     The last operator holds `prefetch` batches, and each batcher holds two batches. Each decoder holds `prefetch`
-    samples before and after decoding. The estimate is within 10 % of measurements on MindSpore 2.10.
+    samples before decoding and `prefetch` samples after decoding. The estimate is within 10 % of measurements on
+    MindSpore 2.10.
     """
     samples = prefetch * workers * (demand.row_bytes + 2 * demand.sample_bytes)
     return FIXED_BYTES + samples + (prefetch + 2 * batchers) * demand.batch_size * demand.sample_bytes

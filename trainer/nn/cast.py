@@ -66,7 +66,7 @@ def child_cells(network: Any) -> list[tuple[str, Child]]:
 
 
 def _find(network: Any, names: Sequence[str]) -> list[Child]:
-    """Return the cells that match `names`, without cells inside another match."""
+    """Return the cells that match `names`, without cells nested in another match."""
     children = child_cells(network)
     found: list[Child] = []
     for wanted in names:

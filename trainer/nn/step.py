@@ -13,7 +13,7 @@ from mindspore import dtype as mstype
 class StepOptions:
     """Options of a training step.
 
-    The gradients of `accumulate` batches are averaged for one update. `clip_norm` is the limit of the global gradient
+    The gradients of `accumulate` batches are averaged for one update. `clip_norm` is the maximum global gradient
     norm. `ema` is the decay of the averaged weights, None if weights are not averaged. `over_ranks` is the cell that
     averages loss and gradients over the ranks, None with one rank.
     """
@@ -121,7 +121,7 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         return weights
 
     def training_parameters(self) -> dict[str, Parameter]:
-        """Return the other state of an exact resume, by name: optimizer, counters, loss scale, non-averaged weights."""
+        """Return the remaining training state by name: optimizer state, counters, loss scale, non-averaged weights."""
         known = {id(parameter) for parameter in self.inference_parameters().values()}
         scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
         parameters = [*self.get_parameters(), *(p for p in scaler if p is not None)]

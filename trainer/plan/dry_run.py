@@ -19,7 +19,7 @@ class DryRun:
     """Result of a dry run: the plan, and the run folder `out`.
 
     `complete` is True if the run folder contains a complete run. `unchecked` lists the checks that were left out.
-    `machine` is the machine of the plan. `note` names the cores and memory of the plan, and is empty if the plan is for
+    `machine` is the planned machine. `note` names the cores and memory of the plan, and is empty if the plan is for
     this machine and its device.
     """
 

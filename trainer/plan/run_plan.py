@@ -1,4 +1,4 @@
-"""RunPlan: a run that is fully resolved before MindSpore is imported. Checks without MindSpore are made here."""
+"""RunPlan: a run with all settings resolved before MindSpore is imported. plan_run checks the request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

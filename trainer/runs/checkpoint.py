@@ -26,8 +26,8 @@ TRAINING = "training:"  # prefix of the parameters that only training needs
 class Meta:
     """Metadata of the weights: configuration, dataset, classes and input pixels.
 
-    `accuracy` is the val accuracy, None if not measured. `step` counts from the start of the run. `policy` is the pixel
-    policy of the dataset, empty in checkpoints of older versions. `kind` is the record kind.
+    `accuracy` is the val accuracy, None if not measured. `step` is the number of steps since the start of the run.
+    `policy` is the pixel policy of the dataset, empty in checkpoints of older versions. `kind` is the record kind.
     """
 
     config: RunConfig

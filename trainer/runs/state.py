@@ -59,7 +59,7 @@ class RunState:
         self.timed_steps += steps
 
     def is_over(self, total_steps: int, steps: int, patience: int | None) -> bool:
-        """Return True after the last step and evaluation, or if val has not improved for `patience` epochs.
+        """Return True after the last evaluation, or if val accuracy has not improved for `patience` epochs.
 
         `total_steps` is the number of steps of the run, `steps` the number of steps per epoch.
         """

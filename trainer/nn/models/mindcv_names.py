@@ -47,8 +47,8 @@ def agreeing_size(model: str, image_size: int) -> int:
 def fold_epsilon(model: str, weights: dict[str, Any]) -> None:
     """Correct `weights` in place for MindCV's smaller epsilon in the norms of MobileNetV3.
 
-    `weights` has the names of the built-in model. A norm divides by sqrt(variance + epsilon), so gamma is multiplied by
-    the ratio of these roots.
+    `weights` maps names in the built-in model to parameters. A norm divides by sqrt(variance + epsilon), so gamma is
+    multiplied by the ratio of the two roots.
     """
     if not model.startswith("mobilenet_v3"):
         return
@@ -62,7 +62,7 @@ def fold_epsilon(model: str, weights: dict[str, Any]) -> None:
 
 
 def _resnet(names: list[str]) -> Rename:
-    """Return the renaming for ResNets: blocks are numbered over all stages, three cells per convolution."""
+    """Return the rename function for ResNets; the built-in model numbers blocks over all stages."""
     numbers = _block_numbers(r"layer(\d)\.(\d+)\.", names)
 
     def rename(name: str) -> str:
@@ -77,7 +77,7 @@ def _resnet(names: list[str]) -> Rename:
 
 
 def _mobilenet(names: list[str]) -> Rename:
-    """Return the renaming for MobileNetV3: MindCV has the blocks and the last convolution in one list of cells."""
+    """Return the rename function for MobileNetV3; MindCV has blocks and last convolution in one list of cells."""
 
     def rename(name: str) -> str:
         if match := re.fullmatch(r"features\.(\d+)\.layers\.(.+)", name):
@@ -91,7 +91,7 @@ def _mobilenet(names: list[str]) -> Rename:
 
 
 def _convnext(names: list[str]) -> Rename:
-    """Return the renaming for ConvNeXt: MindCV has odd numbers for stages and even numbers for downsampling cells."""
+    """Return the rename function for ConvNeXt; in MindCV, stages have odd and downsampling cells even numbers."""
     numbers = _block_numbers(r"feature\.([1-9])\.(\d+)\.", names)
     cells = {"gamma_": "gamma", "dwconv": "filter", "pwconv1": "widen", "pwconv2": "narrow"}
 

@@ -1,4 +1,4 @@
-"""Vision transformer on patches of 16x16 pixels (Dosovitskiy et al. 2021), in the small size of Touvron et al. 2021."""
+"""Vision transformer with patches of 16x16 pixels (Dosovitskiy et al. 2021), small variant of Touvron et al. 2021."""
 
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore import dtype as mstype

@@ -38,11 +38,11 @@ class Task:
     """Training and scoring of one record kind. A task's module imports MindSpore and NumPy inside functions only.
 
     `outputs` takes the dataset's classes and returns the width of the network's output. `loss` returns a cell that maps
-    (outputs, targets) to a float32 scalar. `score` takes the arrays outputs (N, width) and targets (N,). `no_scores` is
-    the score of zero rows. `columns` are the roles of the image column and the target column; targets have the type of
-    the schema field. `check_dataset` and `check_labels` raise ContractError if the dataset cannot be used. `classifies`
-    is True if the outputs are logits of the dataset's classes; mixup, cutmix, `trainer eval` and `trainer predict` need
-    such logits.
+    (outputs, targets) to a float32 scalar. `score` takes arrays: outputs (N, width) and targets (N,). `no_scores` has
+    the scores of zero rows. `columns` are the roles of the image column and the target column; targets have the type
+    of the schema field. `check_dataset` and `check_labels` raise ContractError if the dataset cannot be used.
+    `classifies` is True if the outputs are logits of the dataset's classes, as mixup, cutmix, `trainer eval` and
+    `trainer predict` require.
     """
 
     outputs: Callable[[Sequence[str]], int]
