@@ -80,7 +80,7 @@ def test_float16_is_used_on_cpu_and_a_set_without_val_trains(make_set: Callable[
     config = replace(QUICK, dataset=str(make_set({"train": 20})), amp_level="O2", epochs=1, optimizer="sgd", lr=0.001)
     result, told = train(config)
     assert (result.best_accuracy, result.last_accuracy, result.best_epoch) == (None, None, 1)
-    assert "requested, though float16 costs about twice on CPU" in told
+    assert "requested, though float16 takes about twice the time on CPU" in told
     assert Path(result.best_checkpoint).exists()
     assert (result.data_wait, result.bound) == (None, None), "one step, and that compiled"
 

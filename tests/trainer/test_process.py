@@ -104,7 +104,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
 
     code, _, err = finish(start(*command, "other", "--workers", "1", cwd=tmp_path, cores=cores))
     assert code == 0, err
-    assert "warning: this run was started with 2 workers, but --workers 1 makes it 1; the weights will differ" in err
+    assert "warning: this run was started with 2 workers, but --workers 1 gives 1; use --workers 2" in err
     assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
@@ -123,7 +123,7 @@ def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differ
     if instruction_set() != "SSE41":
         code, _, err = finish(start(*command, "other", cwd=tmp_path, cap="AVX"))
         assert code == 0, err
-        assert "this run was started with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'" in err
+        assert "this run was started with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX selects 'AVX'" in err
         assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 

@@ -1,1 +1,1 @@
-"""The only place that knows devices: context, precision, data sinking, ranks, CPU kernels."""
+"""All device-specific code: context, precision, data sinking, ranks and CPU kernels."""

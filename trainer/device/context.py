@@ -1,6 +1,6 @@
-"""Device settings: the values in effect, the reasons, and the MindSpore calls that set them.
+"""Device settings: the values in effect, the reason for each value, and the MindSpore calls that set the values.
 
-`decide` is pure, so that decisions for Ascend can be tested on any machine; `apply` makes the calls.
+`decide` has no side effects, so decisions for Ascend can be tested on any machine. `apply` makes the MindSpore calls.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ from trainer.device.sink import decide_pipeline, decide_sink
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed.threads import Demand, Feed, decide_feed
 
-GRAPH_MODE, PYNATIVE_MODE = 0, 1  # mindspore.GRAPH_MODE and PYNATIVE_MODE, without the import
-AUTOTUNE = "./autotune"  # file prefix of MindSpore's result, in the working directory; a bare name fails (2.10)
+GRAPH_MODE, PYNATIVE_MODE = 0, 1  # equal to mindspore.GRAPH_MODE and PYNATIVE_MODE, without the import
+AUTOTUNE = "./autotune"  # path prefix of AutoTune's result; a name without ./ fails (2.10)
 OP_THREADS = "mindspore.device_context.cpu.op_tuning.threads_num"
 THREADS, PREFETCH = "mindspore.dataset.config.set_num_parallel_workers", "mindspore.dataset.config.set_prefetch_size"
-CACHE = "MS_COMPILER_CACHE_ENABLE"  # replaces set_context(enable_compile_cache=) (2.10)
-REPEATABLE = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore allows at any time
+CACHE = "MS_COMPILER_CACHE_ENABLE"  # environment variable, replaces set_context(enable_compile_cache=) (2.10)
+REPEATABLE = ("mindspore.set_context", THREADS, PREFETCH)  # calls that MindSpore allows repeatedly
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a machine that decisions depend on.
+    """Properties of a machine that affect decisions.
 
-    `cores` is the number this process may use, `host_cores` that of the host (None: the same); `affinity` is the
-    number of cores it is allowed to run on, whatever its share of them. `memory` is the free bytes, `open_files` the
-    limit of the process. `rank` and `ranks` are set by msrun; `ranks` is None without it. `compile_cache` is True if
-    the environment enables MindSpore's compile cache. None means unknown.
+    `cores` is the number of cores that this process may use, `host_cores` the number of cores of the host (None if
+    equal). `affinity` is the number of cores in the affinity mask, regardless of a CPU quota. `memory` is the free
+    memory in bytes, `open_files` the limit of open files. msrun sets `rank` and `ranks`; `ranks` is None without msrun.
+    `compile_cache` is True if the environment enables MindSpore's compile cache. In other fields, None means unknown.
     """
 
     ascend: bool
@@ -51,10 +51,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class InEffect:
-    """The device settings of a run: values, the decisions that explain them, and the MindSpore calls.
+    """Device settings of a run: values, the decisions that explain the values, and the MindSpore calls.
 
-    Loss and signals are checked every `callback_steps` steps. `kernels` is None if the CPU does not compute.
-    `warnings` are the reasons why a resume cannot be exact.
+    Loss and signals are checked every `callback_steps` steps. `kernels` is None unless the device is the CPU.
+    `warnings` lists the reasons why a resume cannot be exact.
     """
 
     device: str
@@ -85,7 +85,7 @@ class InEffect:
 
 
 def this_machine(device: str | None) -> Machine:
-    """Return the properties of this machine. Imports MindSpore to look for Ascend, unless `device` is CPU."""
+    """Return the properties of this machine. MindSpore is imported to look for Ascend, unless `device` is CPU."""
     ascend = device != "CPU" and _ascend_available()
     rank, ranks = _rank_of_msrun()
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
@@ -97,14 +97,14 @@ def this_machine(device: str | None) -> Machine:
 def _rank_of_msrun() -> tuple[int, int | None]:
     if role() != WORKER:
         return 0, None
-    # Not RANK_ID: if the cluster assigns the ranks, it is 0 in every process (read in 2.10).
+    # RANK_ID is not used, because RANK_ID is 0 in every process if the cluster assigns the ranks (2.10).
     if "MS_NODE_ID" not in os.environ:
-        raise TrainerError("msrun has set no MS_NODE_ID; on several hosts give each msrun its --node_rank")
+        raise TrainerError("msrun has not set MS_NODE_ID; on several hosts, give each msrun its --node_rank")
     return int(os.environ["MS_NODE_ID"]), int(os.environ["MS_WORKER_NUM"])
 
 
 def serve_ranks() -> None:
-    """Run msrun's scheduler, which connects the ranks, until they have finished."""
+    """Run msrun's scheduler, which connects the ranks, until all ranks have finished."""
     import mindspore
 
     mindspore.set_device("CPU")
@@ -124,10 +124,10 @@ def decide(
     demand: Demand | None = None,
     start: StartSettings | None = None,
 ) -> InEffect:
-    """Return the device settings of a run; raise TrainerError if `machine` cannot run it.
+    """Return the device settings of the run `config` on `machine`.
 
-    `steps` is the batches per epoch, 0 if nothing is trained. Without `demand` the pipeline depends on the cores only.
-    `start` has the settings of a run to resume.
+    `steps` is the number of batches per epoch, 0 if nothing is trained. Without `demand`, thread counts depend only on
+    the cores. `start` has the settings of a run to resume. Raises TrainerError if `machine` cannot run `config`.
     """
     device, device_why = _device(config.device, machine)
     graph = config.mode != "pynative"
@@ -140,7 +140,7 @@ def decide(
     feed = _feed(config, machine, ranks, demand, None if fast_recovery else start)
     precision = decide_precision(config, device)
     kernels = decide_kernels(machine.processor, start) if device == "CPU" else None
-    mode_why = "compiles whole steps" if graph else "one operator at a time, for debugging"
+    mode_why = "compiles whole steps" if graph else "runs one operator at a time, for debugging"
     return InEffect(
         device=device,
         graph=graph,
@@ -180,27 +180,27 @@ def decide(
 
 
 def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, start: StartSettings | None) -> Feed:
-    cores = max(1, machine.cores // ranks)  # ranks of a host share its cores
+    cores = max(1, machine.cores // ranks)  # the ranks on a host share the host's cores
     memory = None if machine.memory is None else machine.memory // ranks
     files, host = machine.open_files, machine.host_cores
     return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, start)
 
 
 def _inexact(kernels: Kernels | None, machine: Machine, start: StartSettings | None) -> tuple[str, ...]:
-    """Return why CPU operators compute other bits than at the start of the run; empty on other devices."""
+    """Return warnings if CPU results may differ in the last bits from those of an uninterrupted run."""
     if kernels is None:
         return ()
     before, now = None if start is None else start.affinity, machine.affinity
     if before is None or now is None or before == now:
         return (kernels.warning,)
     cores = f"this run was started on {many(before, 'core')}, this process may use {now}"
-    return kernels.warning, f"{cores}; {INEXACT}, use 'taskset' or a machine with as many cores if that matters"
+    return kernels.warning, f"{cores}; {INEXACT}; use 'taskset' or a machine with as many cores if that matters"
 
 
 def _device(device: str | None, machine: Machine) -> tuple[str, str]:
     if device == "Ascend" and not machine.ascend:
         raise TrainerError(
-            "Ascend was requested, but MindSpore finds none: check 'npu-smi info' and that CANN's set_env.sh "
+            "Ascend was requested, but MindSpore finds no Ascend: check 'npu-smi info' and that CANN's set_env.sh "
             "is sourced, or use --device CPU"
         )
     if device in ("Ascend", "CPU"):
@@ -223,32 +223,32 @@ def _graph_kernel(enabled: bool, device: str, graph: bool) -> tuple[bool, str]:
 
 def _ranks(ranks: int | None, machine: Machine) -> tuple[int, str]:
     if machine.ranks is None:
-        return ranks or 1, "one process" if (ranks or 1) == 1 else "processes started by msrun, each with its slice"
+        return ranks or 1, "one process" if (ranks or 1) == 1 else "started by msrun; each rank reads its own rows"
     if ranks not in (None, machine.ranks):
-        raise TrainerError(f"--ranks {ranks} was requested, but msrun has started {machine.ranks}: omit --ranks")
+        raise TrainerError(f"--ranks {ranks} was requested, but msrun has started {machine.ranks} ranks; omit --ranks")
     return machine.ranks, "started by msrun"
 
 
 def _jit_level(config: RunConfig, kernel: bool, device: str, graph: bool) -> tuple[str | None, str]:
     level = config.jit_level
     if config.graph_kernel and level not in (None, "O1"):
-        raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; omit one")
+        raise TrainerError(f"--graph-kernel is jit level O1, but --jit-level {level} was given too; omit one option")
     if kernel:
         return "O1", "needed for graph kernel fusion"
     if device == "CPU":
         return None, "MindSpore's CPU back end has one level only"
     if level is None:
-        return None, "chosen by MindSpore per product; O0 and O1 launch single kernels, O2 the whole graph"
+        return None, "chosen by MindSpore per product; O0 and O1 launch single kernels, O2 launches the whole graph"
     return (level, "requested") if graph else (None, "needs graph mode")
 
 
 def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
-    """Return the settings left to MindSpore on Ascend (read in the sources of 2.10)."""
+    """Return the Ascend settings that keep MindSpore's defaults (read in the sources of 2.10)."""
     if device != "Ascend":
         return []
     cache = "on" if machine.compile_cache and graph else "off"
     how = f"experimental; {CACHE}=1 and MS_COMPILER_CACHE_PATH=FOLDER in the environment store compiled graphs"
-    origin = "MindSpore's default: only the amp level lowers types"
+    origin = "MindSpore's default; only the amp level lowers the precision"
     return [
         Decision("precision mode", "default", "must_keep_origin_dtype", origin),
         Decision("compile cache", requested(machine.compile_cache or None), cache, how),
@@ -256,7 +256,7 @@ def _of_ascend(device: str, graph: bool, machine: Machine) -> list[Decision]:
 
 
 def _binding(config: RunConfig, ranks: int, machine: Machine) -> list[Decision]:
-    """Return the decision on --bind; raise WrongUsage if this program does not start the processes."""
+    """Return the decision on --bind. Raises WrongUsage if another program starts the processes of the ranks."""
     if config.bind is None:
         return []
     if ranks == 1 or (machine.ranks is not None and not launched()):
@@ -276,7 +276,7 @@ def _setup(
     if level is not None:
         context["jit_config"] = {"jit_level": level}
     tune = {"enable": True, "filepath_prefix": AUTOTUNE}
-    # By default MindSpore picks the number by timing, which changes the order of sums and so the last bits.
+    # MindSpore's default number of threads depends on timing. The number changes the order of sums and the last bits.
     threads = [Call(OP_THREADS, {"num": 1})]
     return (
         Call("mindspore.set_device", {"device_target": device}),
@@ -285,7 +285,7 @@ def _setup(
         *(_communication() if ranks > 1 else ()),
         Call("mindspore.set_seed", {"seed": config.seed}),
         Call("mindspore.dataset.config.set_seed", {"seed": config.seed}),
-        # Off: a resumed pipeline replays its random state from its start. On: it skips to the step.
+        # If False, a resumed pipeline replays its random state from the start. If True, the pipeline skips to the step.
         Call("mindspore.dataset.config.set_fast_recovery", {"fast_recovery": fast_recovery}),
         Call(THREADS, {"num": feed.workers}),
         Call(PREFETCH, {"size": feed.prefetch}),
@@ -301,7 +301,8 @@ def _communication() -> tuple[Call, ...]:
 def apply(effect: InEffect) -> None:
     """Set the CPU kernels and the limit of open files, and make the set-up calls.
 
-    Call it before any operator runs: set_device fails afterwards. Raise TrainerError for an unsupported NumPy.
+    Call this function before any operator runs, because set_device fails after that. Raises TrainerError if the NumPy
+    version is not supported.
     """
     _check_numpy()
     if effect.kernels is not None:
@@ -312,11 +313,11 @@ def apply(effect: InEffect) -> None:
             call.make()
         except RuntimeError as error:
             if call.name != OP_THREADS or "repeatedly" not in str(error):
-                raise  # allowed once per process; a second run in it keeps the number
+                raise  # MindSpore allows this call once; a second run in the process keeps the number of threads
 
 
 def switch(effect: InEffect) -> None:
-    """Apply other settings of the same device between two measurements: only the repeatable calls."""
+    """Apply other settings on the same device between two measurements; only repeatable calls are made."""
     for call in effect.setup:
         if call.name in REPEATABLE:
             call.make()
@@ -334,7 +335,7 @@ def _check_numpy() -> None:
 
 @contextlib.contextmanager
 def pynative(effect: InEffect) -> Iterator[None]:
-    """Run the body in pynative mode, whatever the mode of the run."""
+    """Run the `with` block in pynative mode, and restore the mode of the run at the end."""
     import mindspore
 
     mindspore.set_context(mode=PYNATIVE_MODE)
@@ -347,4 +348,4 @@ def pynative(effect: InEffect) -> Iterator[None]:
 def check_export(model_format: str, device: str) -> None:
     """Raise TrainerError if MindSpore cannot write `model_format` on `device`."""
     if model_format == "air" and device != "Ascend":
-        raise TrainerError(f"MindSpore writes AIR on Ascend only, and this is {device}: use --format mindir")
+        raise TrainerError(f"MindSpore writes AIR on Ascend only, and the device is {device}; use --format mindir")

@@ -1,8 +1,9 @@
-"""CPU instructions of MindSpore's convolutions: the cap that oneDNN reads when it creates its first primitive.
+"""CPU instruction set of MindSpore's convolutions, limited by a cap that oneDNN reads once.
 
-oneDNN 3 (in MindSpore 2.9 and later; 2.7 and 2.8 have 2.2) prefers `jit_uni_ncsp` where AVX-512 is allowed. With the
-plain weights that MindSpore passes, that is its reference path: 27 to 70 times slower than `gemm:jit`, which it uses
-with a cap of AVX2 (measured on Intel and AMD CPUs; no other cap was faster on a small model).
+MindSpore 2.9 and later contain oneDNN 3; 2.7 and 2.8 contain oneDNN 2.2. oneDNN 3 prefers `jit_uni_ncsp` if AVX-512 is
+allowed. With MindSpore's plain weight layout, `jit_uni_ncsp` is the reference path, 27 to 70 times slower than
+`gemm:jit` (measured on Intel and AMD CPUs). oneDNN uses `gemm:jit` if the cap is AVX2. No other cap was faster on a
+small model.
 """
 
 import importlib.metadata
@@ -15,13 +16,13 @@ from pathlib import Path
 from schemas.process.host import INSTRUCTION_SETS, instruction_set
 from trainer.decisions import AS_STARTED, Decision, StartSettings
 
-ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # the second is the older spelling
-OURS = "TRAINER_MAX_CPU_ISA"  # set by the trainer, so that a child can tell its cap from the user's
+ONEDNN, DNNL = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"  # DNNL is the older spelling
+OURS = "TRAINER_MAX_CPU_ISA"  # the trainer's own cap, so that a child process recognises a cap set by the user
 FIRST_SLOW = (2, 9)  # MindSpore's first version with oneDNN 3
-LEVELS = tuple(INSTRUCTION_SETS)  # narrowest first
+LEVELS = tuple(INSTRUCTION_SETS)  # narrowest instruction set first
 AVX2, AVX512 = "AVX2", "AVX512_CORE"
 OTHER_CPU = "not x86"
-# Other names of oneDNN. They add 8- and 16-bit instructions; MindSpore's convolutions are float32.
+# oneDNN levels that add 8- and 16-bit instructions, which MindSpore's float32 convolutions do not use.
 SYNONYMS = {"AVX2_VNNI": AVX2, "AVX2_VNNI_2": AVX2}
 NOT_RECORDED = "this run was started by a version that did not record its CPU kernels"
 INEXACT = "the weights will differ in the last bits from those of an uninterrupted run"
@@ -29,9 +30,10 @@ INEXACT = "the weights will differ in the last bits from those of an uninterrupt
 
 @dataclass(frozen=True)
 class Processor:
-    """The CPU: `best` is its widest level, None if not x86; `variable` and `value` are the cap set by the user.
+    """The CPU and the user's cap on its instruction set.
 
-    `mindspore` is the installed version. Unknown or unset values are empty.
+    `best` is the widest instruction set of the CPU, None if the CPU is not x86. `variable` is the environment variable
+    of the user's cap, `value` its value. `mindspore` is the installed version. Unknown or unset strings are empty.
     """
 
     best: str | None = None
@@ -41,7 +43,7 @@ class Processor:
 
     @property
     def is_slow(self) -> bool:
-        """True if convolutions use the reference path unless a cap is set."""
+        """True if convolutions use the slow reference path when no cap is set."""
         return self.best == AVX512 and _has_onednn_3(self.mindspore)
 
 
@@ -52,9 +54,10 @@ def _has_onednn_3(mindspore: str) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels in effect: their `level`, and the `cap` that the trainer sets, None to set none.
+    """CPU kernels in effect.
 
-    `warning` is the reason why a resume cannot be exact, or empty.
+    `level` is the instruction set. `cap` is the cap that the trainer sets, or None. `warning` is the reason why a
+    resume cannot be exact, or an empty string.
     """
 
     cap: str | None
@@ -64,7 +67,7 @@ class Kernels:
 
 
 def this_processor(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Processor:
-    """Return the CPU, its cap in `environment` and the version of MindSpore, which is not imported."""
+    """Return the CPU, the cap in `environment` and the installed version of MindSpore. MindSpore is not imported."""
     try:
         version = importlib.metadata.version("mindspore")
     except importlib.metadata.PackageNotFoundError:  # installed under another name
@@ -74,7 +77,7 @@ def this_processor(environment: Mapping[str, str] = os.environ, root: Path = Pat
 
 
 def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
-    # As in oneDNN: an empty value counts as unset (measured on 3.10), and 2.2 knows the older spelling only.
+    # oneDNN treats an empty value as unset (measured on oneDNN 3.10); oneDNN 2.2 reads only the older spelling.
     for name in (ONEDNN, DNNL) if _has_onednn_3(version) else (DNNL,):
         value = environment.get(name, "")
         if value and value != environment.get(OURS):
@@ -83,7 +86,7 @@ def _variable_of_user(environment: Mapping[str, str], version: str) -> str:
 
 
 def decide_kernels(processor: Processor, start: StartSettings | None = None) -> Kernels:
-    """Return the kernels that the user has set, else those of the run to resume (`start`), else the fastest."""
+    """Return the kernels set by the user, else the kernels of the run to resume (`start`), else the fastest kernels."""
     chosen = _set_by_user(processor) or _as_started(processor, start) or _fast(processor)
     return replace(chosen, warning=_difference(chosen.level, processor, start))
 
@@ -129,16 +132,20 @@ def _difference(level: str, processor: Processor, start: StartSettings | None) -
     if start.mindspore and processor.mindspore and start.mindspore != processor.mindspore:
         return f"this run was started on MindSpore {start.mindspore}, now it is {processor.mindspore}; {INEXACT}"
     if not start.level:
-        return f"{NOT_RECORDED}; unless they were {level}, {INEXACT}" if processor.is_slow and level != AVX512 else ""
+        unsure = processor.is_slow and level != AVX512
+        return f"{NOT_RECORDED}; unless the kernels were {level}, {INEXACT}" if unsure else ""
     if start.level == level:
         return ""
     if _lower(processor.best, start.level) != start.level:
         return f"this run was started with CPU kernels '{start.level}', which this CPU lacks; with '{level}' {INEXACT}"
-    now = f"{processor.variable}={processor.value} makes them '{level}'"
+    now = f"{processor.variable}={processor.value} selects '{level}'"
     return f"this run was started with CPU kernels '{start.level}', but {now}; {INEXACT}, so unset the variable"
 
 
 def use_kernels(kernels: Kernels) -> None:
-    """Set the cap for this process and its children. Call it before the first operator runs: oneDNN reads it once."""
+    """Set the cap for this process and its children.
+
+    Call this function before the first operator runs, because oneDNN reads the cap once.
+    """
     if kernels.cap is not None:
         os.environ.update(dict.fromkeys((ONEDNN, DNNL, OURS), kernels.cap))

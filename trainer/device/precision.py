@@ -1,4 +1,4 @@
-"""Precision of a run: mixed-precision level and loss scale by device. Pure; training/assemble.py makes the calls."""
+"""Choose mixed-precision level and loss scale by device; training/assemble.py makes the MindSpore calls."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +10,18 @@ from trainer.errors import WrongUsage
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 AMP_DTYPES = ("float16", "bfloat16")
 STATIC = "mindspore.amp.StaticLossScaler"
-FIRST_SCALE = 2**16  # a scaled gradient of 1 just overflows float16 (65504), which halves the scale
+FIRST_SCALE = 2**16  # a scaled gradient of 1 exceeds float16's maximum of 65504, which halves the scale
 SCALE_FACTOR = 2
 SCALE_WINDOW = 2000  # consecutive finite steps before the scale doubles
-LARGEST_SCALE = 3.4e38  # largest float32: the loss is scaled in float32
+LARGEST_SCALE = 3.4e38  # largest float32, because the loss is scaled in float32
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The amp level in effect, and the calls that set it; `scaler` is None if the loss is not scaled.
+    """Mixed-precision settings in effect, and the MindSpore calls for these settings.
 
-    `amp_dtype` is the name of the low-precision type; level O0 does not use it.
+    `amp_dtype` is the name of the low-precision type, which level O0 does not use. `scaler` is None if the loss is not
+    scaled.
     """
 
     amp_level: str
@@ -31,17 +32,17 @@ class Precision:
 
     @property
     def fixed_scale(self) -> float | None:
-        """The loss scale if it is static, else None."""
+        """The static loss scale, or None if the loss scale is dynamic or absent."""
         fixed = self.scaler is not None and self.scaler.name == STATIC
         return float(self.scaler.arguments["scale_value"]) if fixed and self.scaler is not None else None
 
     def dtype(self) -> Any:
-        """Return the low-precision type of MindSpore."""
+        """Return the low-precision type as a MindSpore dtype."""
         return Name(f"mindspore.{self.amp_dtype}").resolve()
 
 
 def decide_precision(config: RunConfig, device: str) -> Precision:
-    """Return level, type and loss scale for `device`; raise TrainerError for an invalid loss scale."""
+    """Return level, type and loss scale for `device`. Raises WrongUsage if the requested loss scale is invalid."""
     level, why = _level(config.amp_level, device)
     dtype, dtype_why = _dtype(config.amp_dtype, level, device)
     narrow = level != "O0" and dtype == "float16"
@@ -66,16 +67,16 @@ def decide_precision(config: RunConfig, device: str) -> Precision:
 def _level(level: str | None, device: str) -> tuple[str, str]:
     if level is not None:
         norms = "; norm layers too" if level == "O3" else ""
-        slow = ", though float16 costs about twice on CPU" if device == "CPU" and level != "O0" else ""
+        slow = ", though float16 takes about twice the time on CPU" if device == "CPU" and level != "O0" else ""
         return level, f"requested{norms}{slow}"
     if device == "CPU":
-        return "O0", "float16 costs about twice on CPU"
+        return "O0", "float16 takes about twice the time on CPU"
     return "O2", "float16 on the matrix units; norm layers stay float32"
 
 
 def _dtype(dtype: str | None, level: str, device: str) -> tuple[str, str]:
     if level == "O0":
-        return dtype or "float16", "level O0 lowers nothing"
+        return dtype or "float16", "level O0 computes in float32"
     if device == "CPU" and dtype == "bfloat16":
         return "float16", "MindSpore has no bfloat16 kernels for CPU"
     if dtype == "bfloat16":
@@ -116,7 +117,7 @@ def _static(scale: str) -> float:
 
 
 def overflow_advice(fixed_scale: float | None) -> str:
-    """Return advice for updates skipped by overflows; `fixed_scale` is None for a dynamic scale."""
+    """Return advice for a run with overflows; `fixed_scale` is the static loss scale, None if dynamic."""
     if fixed_scale is None:
         return "the scale was halved each time; try a lower --lr, more warm-up or --amp-level O0"
     if fixed_scale == 1.0:

@@ -1,4 +1,4 @@
-"""The rank of this process, and the messages that a rank leaves for the launcher. Quick to import."""
+"""Rank of this process, and messages from a rank to the launcher. Only the standard library is imported."""
 
 import json
 import os
@@ -19,28 +19,28 @@ def under_msrun() -> bool:
 
 
 def is_first() -> bool:
-    """Return True for rank 0, which alone writes files and prints."""
+    """Return True if this process is rank 0, the only rank that writes files and prints."""
     return os.environ.get("MS_NODE_ID", "0") == "0"
 
 
 def launched() -> bool:
-    """Return True if cli/launch.py started this process: the launcher owns the terminal."""
+    """Return True if cli/launch.py, which owns the terminal, started this process."""
     return FOLDER in os.environ and under_msrun()
 
 
 def note_result(text: str, run: str) -> None:
-    """Pass the result of rank 0 and the run folder to the launcher."""
+    """Send the result text of rank 0 and the run folder `run` to the launcher."""
     note("result", json.dumps({"text": text, "run": run}))
 
 
 def note_end(code: int) -> None:
-    """Pass the exit code to the launcher, if there is one; the last action of a rank."""
+    """Send the exit code to the launcher, if a launcher exists. A rank calls this function last."""
     if launched() and role() == WORKER:
         note("end", str(code))
 
 
 def note(kind: str, text: str) -> None:
-    """Write a message for the launcher atomically."""
+    """Write a message of type `kind` to the launcher's folder atomically."""
     path = Path(os.environ[FOLDER], f"{kind}_{os.environ.get('MS_NODE_ID', '0')}")
     partial = path.with_name(f".{path.name}")
     partial.write_text(text)

@@ -1,4 +1,4 @@
-"""Data sinking: the number of steps that the device runs between two callbacks. Pure."""
+"""Settings of data sinking, in which the device runs a number of steps between two callbacks."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,9 +12,10 @@ PREFERRED = range(20, 501)  # steps per sink: short enough for preemption, long 
 
 @dataclass(frozen=True)
 class Sink:
-    """Data sinking: `on`, and the batches per sink (`size`), 0 if not yet known.
+    """Settings of data sinking.
 
-    Loss, signals and saves are checked every `callback_steps` steps.
+    `size` is the number of batches per sink, 0 if unknown. The loss, stop signals and --save-every are checked every
+    `callback_steps` steps.
     """
 
     on: bool
@@ -24,14 +25,15 @@ class Sink:
 
     @property
     def call(self) -> Call:
-        """The training call. On CPU a sink size corrupts MindSpore's step numbers, so it is -1 (measured on 2.10)."""
+        """Call of Model.train. On CPU the sink size is -1, because other sizes corrupt MindSpore's step numbers."""
         return Call(MODEL_TRAIN, {"dataset_sink_mode": self.on, "sink_size": self.size if self.size > 0 else -1})
 
 
 def decide_sink(config: RunConfig, device: str, graph: bool, steps: int) -> Sink:
-    """Return the sink settings for an epoch of `steps` batches, 0 if unknown or nothing is trained.
+    """Return the sink settings for an epoch of `steps` batches, 0 if unknown or if nothing is trained.
 
-    MindSpore drops the end of an epoch that the size does not divide, so the size is lowered to a divisor.
+    MindSpore drops the last batches of an epoch unless the sink size divides the number of batches, so the size is
+    lowered to a divisor.
     """
     on, why = _on(config.sink, device, graph)
     if config.profile is not None and on:
@@ -75,18 +77,18 @@ def _size(size: int | None, on: bool, steps: int) -> tuple[int, str]:
 
 
 def decide_pipeline(config: RunConfig, sink: bool) -> tuple[bool, bool, tuple[Decision, ...]]:
-    """Return (one pipeline per epoch, fast recovery, decisions): how a resume reaches its first step.
+    """Return (one pipeline per epoch, fast recovery, decisions), the settings that a resume depends on.
 
     A pipeline per epoch is seeded by (seed, epoch), so a resume replays at most one epoch and draws the same
-    augmentation. With sinking, one pipeline keeps its device queue and compiled graph for the whole run; on a resume
-    MindSpore either replays all of it, at feed speed, or skips to the step and redraws augmentation (fast recovery).
+    augmentation. With data sinking, one pipeline keeps its device queue and compiled graph for the whole run. With
+    data sinking, a resume replays the whole pipeline, or skips to the step and redraws augmentation (fast recovery).
     """
     per_epoch = not sink and not config.autotune
     fast = sink and not config.exact_resume
     if per_epoch:
         why = "seeded by (seed, epoch): a resume replays at most one epoch"
     elif sink:
-        why = "another one would need a new device queue and compilation"
+        why = "a new pipeline would need a new device queue and compilation"
     else:
         why = "tuned by autotune during the run; a resume replays all data of the run"
     resume, resume_why = ("order exact, augmentation redrawn", "fast recovery; --exact-resume replays all data instead")
@@ -103,10 +105,11 @@ def decide_pipeline(config: RunConfig, sink: bool) -> tuple[bool, bool, tuple[De
 
 
 def rounds(call: Call, epochs: int, steps: int, start: int) -> tuple[int, Call]:
-    """Return the number of epochs and the call for Model.train, to train up to `epochs` from step `start`.
+    """Return the epoch argument and the call of Model.train, to train from step `start` to the end of `epochs` epochs.
 
-    With a sink size, MindSpore counts each sink as an epoch. If a run resumes within a sink (it started on another
-    device), the size is lowered to a divisor of `start`; MindSpore would silently go back to the end of the last sink.
+    `steps` is the number of batches per epoch. With a sink size, MindSpore counts each sink as an epoch. If a run that
+    started on another device resumes within a sink, the sink size is lowered to a divisor of `start`. Otherwise,
+    MindSpore would silently go back to the end of the last sink.
     """
     size = int(call.arguments["sink_size"])
     if size == -1:

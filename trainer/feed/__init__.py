@@ -1,1 +1,1 @@
-"""The data pipeline: from a sealed dataset to batches."""
+"""Data pipeline: reads a sealed dataset and yields batches."""

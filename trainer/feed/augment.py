@@ -1,7 +1,8 @@
-"""RandAugment and TrivialAugment, composed of MindSpore's C++ operators on uint8 HWC.
+"""RandAugment and TrivialAugment, built from MindSpore's C++ operators on uint8 HWC images.
 
-MindSpore's operators of these names shift by pixels instead of shares of the side: RandAugment with its defaults moves
-18 to 24 % of the images out of view, TrivialAugmentWide 13 % (measured on 2.10). AutoAugment does not shift.
+MindSpore's own RandAugment and TrivialAugmentWide shift by pixels, not by a fraction of the image side. With default
+arguments, RandAugment shifts 18 to 24 % of the images out of view and TrivialAugmentWide 13 % (measured on 2.10).
+MindSpore's AutoAugment does not shift images.
 """
 
 import math
@@ -12,14 +13,17 @@ from typing import Any
 Transforms = list[Any]  # operators of mindspore.dataset
 Operation = Callable[[float], Any]  # strength -> operator
 
-GREY = (124, 116, 104)  # fills the area that a rotation or shift uncovers
-LEVELS = 30  # strengths above 0
+GREY = (124, 116, 104)  # fill colour of the area that a rotation or shift uncovers
+LEVELS = 30  # number of strengths above 0
 
 
 @dataclass(frozen=True)
 class FullStrength:
-    """The operations at full strength: shear as a tangent, shift as a share of the side, rotation in degrees, change of
-    colour as a factor added to 1, bits removed per channel.
+    """Parameters of the operations at full strength.
+
+    `shear` is the tangent of the shear angle, `shift` a fraction of the image side, `angle` a rotation in degrees.
+    `colour` is the largest change of the brightness, saturation, contrast and sharpness factors. `bits` is the number
+    of bits removed per channel.
     """
 
     shear: float
@@ -30,7 +34,7 @@ class FullStrength:
 
 
 def randaugment() -> Transforms:
-    """Return two random operations out of fourteen, each at strength 9 of 30 (Cubuk et al. 2020)."""
+    """Return transforms that apply two random operations out of fourteen, at strength 9 of 30 (Cubuk et al. 2020)."""
     from mindspore.dataset.transforms import RandomChoice
 
     operations = _operations(FullStrength(0.3, 150 / 331, 30.0, 0.9, 4))
@@ -39,7 +43,7 @@ def randaugment() -> Transforms:
 
 
 def trivial() -> Transforms:
-    """Return one random operation out of fourteen at a random strength (Mueller and Hutter 2021, wide space)."""
+    """Return a transform that applies one of 14 operations at random strength (Mueller and Hutter 2021, wide space)."""
     from mindspore.dataset.transforms import RandomChoice
 
     operations = _operations(FullStrength(0.99, 32 / 224, 135.0, 0.99, 6))
@@ -60,7 +64,7 @@ def _fixed() -> Transforms:
 
 
 def _operations(full: FullStrength) -> list[Operation]:
-    """Return functions of a strength from -1 to 1; operations without direction ignore its sign."""
+    """Return functions that map a strength from -1 to 1 to an operator; undirected operations ignore its sign."""
     from mindspore.dataset import vision
 
     def affine(angle: float = 0.0, x: float = 0.0, y: float = 0.0, shear: tuple[float, float] = (0.0, 0.0)) -> Any:

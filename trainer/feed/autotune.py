@@ -10,7 +10,7 @@ from schemas.storage.files import write_whole
 
 @dataclass(frozen=True)
 class Tuned:
-    """MindSpore's verdict, and the final numbers of decoding threads and of queue entries per operator."""
+    """Result of AutoTune: MindSpore's remark, number of decoding threads, and longest queue of any operator."""
 
     verdict: str
     workers: int
@@ -18,14 +18,14 @@ class Tuned:
 
 
 def stop_autotune() -> None:
-    """Do not tune pipelines that are created from now on: those of evaluation would overwrite the result."""
+    """Disable AutoTune for pipelines created later, because an evaluation pipeline would overwrite the result."""
     import mindspore.dataset as ds
 
     ds.config.set_enable_autotune(False)
 
 
 def read_tuned(report: str) -> Tuned:
-    """Parse AutoTune's JSON; raise ValueError or KeyError if its format is unknown."""
+    """Parse the JSON text of AutoTune's report. Raises ValueError or KeyError if the format is unknown."""
     values = json.loads(report)
     numbers = [
         (line.startswith("MapOp"), *map(int, match.groups()))
@@ -43,10 +43,10 @@ def read_tuned(report: str) -> Tuned:
 
 
 def keep_tuned(scratch: Path, report: Path, config: Path) -> str:
-    """Copy AutoTune's result from the scratch folder to `report`, and return a message.
+    """Copy AutoTune's result from the folder `scratch` to the file `report`, and return a message for the user.
 
-    The tuned options are also written to `config`, a file for --config. MindSpore writes the result when the pipeline
-    ends. A run that is too short has no result.
+    The tuned options are also written to the file `config`, in the format of --config. MindSpore writes the result when
+    the pipeline ends. A run that is too short has no result.
     """
     results = sorted(scratch.glob("autotune_*.json"))
     if not results:
@@ -56,7 +56,7 @@ def keep_tuned(scratch: Path, report: Path, config: Path) -> str:
     try:
         tuned = read_tuned(text)
     except (ValueError, KeyError, TypeError):
-        return f"autotune: unknown format of MindSpore's report; see {report}"
+        return f"autotune: MindSpore's report has an unknown format; see {report}"
     write_whole(config, f"workers = {tuned.workers}\nprefetch = {tuned.prefetch}\n")
     return (
         f"autotune: {tuned.verdict} Final values: workers {tuned.workers}, prefetch {tuned.prefetch}; "

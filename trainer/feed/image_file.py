@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainer.feed.picture import Unreadable
 
-MAX_BYTES = 256 << 20  # per image file, as the default of `dataprep shard`
+MAX_BYTES = 256 << 20  # limit per image file, equal to the default of `dataprep shard`
 KINDS = (
     (stat.S_ISFIFO, "FIFO"),
     (stat.S_ISSOCK, "socket"),
@@ -17,20 +17,20 @@ KINDS = (
 
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the bytes of a regular file of at most `max_bytes`.
+    """Return the bytes of the regular file `path`.
 
-    Raise Unreadable for other kinds of files and larger ones, OSError if the file cannot be read.
+    Raises Unreadable if the file is not regular or larger than `max_bytes`, and OSError if the file cannot be read.
     """
-    _check_kind(path.stat())  # before opening: that would wind a tape, and fails on a socket
-    # Without O_NONBLOCK a FIFO that has just replaced the file would block forever.
+    _check_kind(path.stat())  # checked before open(), because open() rewinds a tape and fails on a socket
+    # Without O_NONBLOCK, open() would block forever if a FIFO has just replaced the file.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         _check_kind(status)
         if status.st_size > max_bytes:
-            raise Unreadable(f"it has {status.st_size} bytes, the limit is {max_bytes}")
-        data = file.read(max_bytes + 1)  # bounded: some files in /proc report 0 bytes and are endless
+            raise Unreadable(f"the file has {status.st_size} bytes, the limit is {max_bytes}")
+        data = file.read(max_bytes + 1)  # bounded, because some files in /proc report 0 bytes and never end
     if len(data) > max_bytes:
-        raise Unreadable(f"it has more than {max_bytes} bytes, the limit")
+        raise Unreadable(f"the file has more bytes than the limit of {max_bytes}")
     return data
 
 

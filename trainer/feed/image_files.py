@@ -1,4 +1,4 @@
-"""Find image files in files and folders, and record what is skipped."""
+"""Find the image files in given files and folders, and record skipped files and folders."""
 
 import os
 import stat
@@ -16,10 +16,10 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Skipped:
-    """The skipped content of folders.
+    """Files and folders that were skipped.
 
-    `closed` are folders that could not be listed, with the error; `links` are links to folders; `system` counts hidden
-    and system files per rule.
+    `closed` lists the folders that could not be listed, each with the error. `links` lists the symbolic links to
+    folders. `system` maps each rule to the number of hidden or system files and folders.
     """
 
     closed: tuple[tuple[str, OSError], ...] = ()
@@ -27,23 +27,23 @@ class Skipped:
     system: Counter[str] = field(default_factory=Counter)
 
     def check(self) -> None:
-        """Raise Unlisted if folders could not be listed, Busy if that may be temporary."""
+        """Raise Unlisted if a folder could not be listed, or Busy if the error may be temporary."""
         if not self.closed:
             return
         named = _some([f"'{folder}' ({error.strerror or error})" for folder, error in self.closed])
         raise _kind(*(error for _, error in self.closed))(
-            f"{_count(len(self.closed), 'folder')} could not be listed, so their files have no row: {named}; give "
-            "this user read access, and run the same command again"
+            f"{_count(len(self.closed), 'folder')} could not be listed, so their files have no row in the output: "
+            f"{named}; give this user read access, and run the same command again"
         )
 
     def lines(self) -> list[str]:
-        """Return one message per kind of skipped content, except hidden files."""
+        """Return one message per kind of skipped file or folder, except hidden files."""
         messages = []
         if self.links:
             named = _some([f"'{folder}'" for folder in self.links])
             messages.append(
-                f"links to folders are not followed, so their files have no row: {_count(len(self.links), 'link')}, "
-                f"{named}; give a link as INPUT to follow it"
+                f"links to folders are not followed, so their files have no row in the output: "
+                f"{_count(len(self.links), 'link')}, {named}; give a link as INPUT to follow the link"
             )
         known = {rule: count for rule, count in self.system.items() if rule not in ("hidden", "appledouble")}
         if known:
@@ -53,11 +53,11 @@ class Skipped:
 
 
 def find_files(inputs: Iterable[Path]) -> tuple[list[Path], Skipped]:
-    """Return the given files and those in the given folders, sorted, without hidden and system files; and what was
-    skipped.
+    """Return the files in `inputs` and in the folders of `inputs`, and a record of skipped files and folders.
 
-    Raise WrongUsage if an input does not exist, TrainerError if there is no file, Unlisted or Busy if there is none
-    because an input or a folder cannot be read.
+    The files of a folder are sorted. Hidden and system files are skipped. Raises WrongUsage if an input does not exist,
+    and TrainerError if no file is found. Raises Unlisted or Busy if an input cannot be read, or if no file is found
+    because a folder could not be listed.
     """
     inputs = list(inputs)
     files: list[Path] = []
@@ -81,7 +81,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        raise WrongUsage(f"{path} does not exist; give image files, a folder of them, or a sealed dataset") from None
+        raise WrongUsage(f"{path} does not exist; give image files, a folder of images, or a sealed dataset") from None
     except OSError as error:
         raise _kind(error)(f"cannot read {path}: {error.strerror or error}") from None
 

@@ -1,4 +1,4 @@
-"""Checks of a sealed split before MindSpore opens it: files, sizes, labels. Imports neither MindSpore nor NumPy."""
+"""Checks of files, sizes and labels of a sealed split. This module imports neither MindSpore nor NumPy."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,20 +11,20 @@ from schemas.layout import index_name
 from schemas.shard_check import shard_problem
 from schemas.storage.index_file import open_index
 
-FULL_CHECK_BYTES = 2 << 30  # splits up to this size are hashed before each run: it takes seconds
+FULL_CHECK_BYTES = 2 << 30  # splits up to this size are hashed before each run, which takes seconds
 
 
 def check_split(folder: Path, dataset: Dataset, split: str, full: bool) -> None:
-    """Raise ContractError unless the files and the labels of a split agree with dataset.json."""
+    """Raise ContractError if the files or labels of a split do not match dataset.json."""
     check_files(folder, dataset, split, full)
     check_labels(folder, dataset, split)
 
 
 def check_files(folder: Path, dataset: Dataset, split: str, full: bool) -> None:
-    """Raise ContractError unless the files of a split are those that were sealed.
+    """Raise ContractError if a file of a split differs from the sealed file.
 
-    Sizes, headers and indexes are always checked; all bytes are hashed if the split is small or `full` is set.
-    MindSpore's readers and decoders may crash on damaged bytes, so call this before they open the files.
+    Sizes, headers and indexes are always checked. All bytes are hashed if the split is small or `full` is True.
+    MindSpore may crash on damaged bytes, so call this function before MindSpore opens the files.
     """
     shards = dataset.splits[split].shards
     problems = file_problems(folder, shards)
@@ -36,14 +36,14 @@ def check_files(folder: Path, dataset: Dataset, split: str, full: bool) -> None:
 
 
 def check_sizes(folder: Path, splits: Iterable[Split]) -> None:
-    """Raise ContractError unless all files exist and have the sealed sizes. Reads none of them."""
+    """Raise ContractError if a file is missing or its size differs from dataset.json. No file is opened."""
     _reject(folder, [problem for split in splits for shard in split.shards for problem in size_problems(folder, shard)])
 
 
 def _reject(folder: Path, problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more; 'dataprep verify' lists all)" if len(problems) > 1 else ""
-        remedy = "restore it from a copy, or shard again with --overwrite"
+        remedy = "restore the dataset from a copy, or shard again with --overwrite"
         raise ContractError(f"{folder} is damaged: {problems[0]}{more}; {remedy}")
 
 
@@ -54,11 +54,11 @@ def _byte_problem(folder: Path, shard: Shard) -> str | None:
 
 
 def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
-    """Raise ContractError unless every label names a class and the rows per class match dataset.json.
+    """Raise ContractError if a label is not a class number or if the rows per class differ from dataset.json.
 
-    MindSpore silently trains on labels outside the classes (measured on 2.10). The labels are counted in the shards'
-    indexes, which dataset.json seals: MindDataset needs 80 microseconds per row. Labels that a custom schema leaves
-    out of the index are not checked.
+    MindSpore silently trains on labels that are not class numbers (measured on 2.10). Labels are counted in the sealed
+    indexes of the shards, because MindDataset takes 80 microseconds per row. The check is skipped if a custom schema
+    has no labels in the index.
     """
     label = dataset.schema.column("label")
     if label not in {field.name for field in dataset.schema.index_fields}:
@@ -71,7 +71,7 @@ def check_labels(folder: Path, dataset: Dataset, split: str) -> None:
     if outside:
         raise ContractError(
             f"{split} of {folder} has {many(sum(counts[value] for value in outside), 'label')} outside "
-            f"0..{len(dataset.classes) - 1}, for example {outside[-1]}: they name no class of dataset.json; shard again"
+            f"0..{len(dataset.classes) - 1}, for example {outside[-1]}: dataset.json has no such class; shard again"
         )
     if [counts[number] for number in range(len(dataset.classes))] != list(dataset.splits[split].class_rows):
         raise ContractError(f"{split} of {folder}: the rows per class differ from dataset.json; shard again")

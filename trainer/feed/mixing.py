@@ -1,8 +1,9 @@
-"""The pipeline after a recipe's transforms: normalisation, erasing, mixup and cutmix.
+"""Pipeline operations after a recipe's transforms: normalisation, erasing, mixup and cutmix.
 
-Erasing uses CutOut, which runs in C++; vision.RandomErasing runs in Python. Mixing is NumPy on whole batches:
-MixUpBatch fails once in 200 batches at alpha 0.2 and once in 20 at 0.1, CutMixBatch ignores its alpha, and both are
-slower (1.0 and 1.3 ms per 224-pixel image against 0.5 and 0.0; measured on 2.10).
+Erasing uses CutOut, because CutOut runs in C++ and vision.RandomErasing runs in Python. Mixing runs in NumPy on whole
+batches. MindSpore's MixUpBatch fails in 1 of 200 batches at alpha 0.2 and in 1 of 20 at alpha 0.1. MindSpore's
+CutMixBatch ignores alpha. Per 224-pixel image, MixUpBatch takes 1.0 ms and CutMixBatch 1.3 ms. The NumPy code
+takes 0.5 ms for mixup and less than 0.1 ms for cutmix (measured on MindSpore 2.10).
 """
 
 from dataclasses import dataclass
@@ -16,18 +17,21 @@ from trainer.feed.recipes import Recipe, Rgb
 
 Pixels = NDArray[np.float32]
 
-ERASED_AREAS = (0.02, 0.05, 0.1, 0.2, 0.33)  # shares of an image, drawn at random; the range of random erasing
+ERASED_AREAS = (0.02, 0.05, 0.1, 0.2, 0.33)  # fractions of the image area, drawn at random; as usual for random erasing
 
 
 def scaled(transforms: Transforms, mean: Rgb, std: Rgb) -> Transforms:
-    """Append the normalisation per channel and the conversion to float32 CHW."""
+    """Return `transforms` followed by normalisation per channel and conversion to float32 CHW."""
     from mindspore.dataset import vision
 
     return [*transforms, vision.Normalize(mean=mean, std=std), vision.HWC2CHW()]
 
 
 def scaled_and_erased(transforms: Transforms, mean: Rgb, std: Rgb, size: int, probability: float) -> Transforms:
-    """Append as `scaled`; with this probability fill a square of 2 to 33 % of an image with the mean colour."""
+    """Return scaled() with random erasing.
+
+    `probability` is the chance that a square of 2 to 33 % of the image area is filled with the mean colour.
+    """
     from mindspore.dataset import vision
     from mindspore.dataset.transforms import RandomApply, RandomChoice
 
@@ -35,7 +39,7 @@ def scaled_and_erased(transforms: Transforms, mean: Rgb, std: Rgb, size: int, pr
     if not probability:
         return [*rest, last]
     squares = [vision.CutOut(max(1, round(size * area**0.5))) for area in ERASED_AREAS]
-    # After Normalize, where the 0 that CutOut writes is the mean colour.
+    # CutOut writes 0, which is the mean colour after Normalize.
     return [*rest, RandomApply([RandomChoice(squares)], probability), last]
 
 
@@ -46,9 +50,9 @@ def mixes(recipe: Recipe) -> bool:
 
 @dataclass(frozen=True)
 class Mixer:
-    """Batch N rows, and mix row i with row N - 1 - i.
+    """Function for MindSpore's per_batch_map that mixes row i of N rows with row N - 1 - i.
 
-    Random numbers depend on seed, epoch and batch only, so a resumed run mixes like an uninterrupted one.
+    Random numbers depend only on seed, epoch and batch number, so a resumed run mixes like an uninterrupted run.
     """
 
     classes: int
@@ -57,13 +61,16 @@ class Mixer:
     seed: int
 
     def __call__(self, images: list[Pixels], labels: list[Any], info: Any) -> tuple[list[Pixels], list[Pixels]]:
-        """Mix a batch, given and returned as rows: the interface of MindSpore's per_batch_map."""
+        """Mix a batch. Images and labels are lists of rows, as MindSpore's per_batch_map requires."""
         draw = np.random.default_rng((self.seed, info.get_epoch_num(), info.get_batch_num()))
         mixed = self.mix(np.stack(images), np.array(labels).reshape(-1), draw)
         return list(mixed[0]), list(mixed[1])
 
     def mix(self, images: Pixels, labels: NDArray[Any], draw: np.random.Generator) -> tuple[Pixels, Pixels]:
-        """Mix images float32 (N, C, H, W), possibly in place, and labels int (N,) to float32 (N, classes)."""
+        """Mix images, float32 (N, C, H, W), and labels, int (N,); return images and soft labels, float32 (N, classes).
+
+        The given images may be changed in place.
+        """
         cut = bool(self.cutmix) and (not self.mixup or draw.random() < 0.5)
         alpha = self.cutmix if cut else self.mixup
         share = draw.beta(alpha, alpha)
@@ -76,7 +83,7 @@ class Mixer:
 
 
 def _swap_box(images: Pixels, share: float, draw: np.random.Generator) -> float:
-    """Replace a box of each image by that of its partner, in place; return the share of an image that is unchanged."""
+    """Replace a box of each image in place by its partner's box; return the unchanged fraction of the image area."""
     height, width = images.shape[2:]
     side = (1 - share) ** 0.5
     middle = draw.random(2)

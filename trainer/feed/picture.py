@@ -1,7 +1,7 @@
-"""Read an image file as `dataprep shard` would have stored it, so that a model sees what it was trained on.
+"""Read an image file with the pixels that `dataprep shard` would store, so that prediction matches training.
 
-The pixel policy comes from dataset.json. Files are decoded with Pillow, since MindSpore's decoder crashes the process
-on some broken JPEGs (measured on 2.10).
+The pixel policy comes from dataset.json. Pillow decodes the files, because MindSpore's decoder crashes the process on
+some broken JPEGs (measured on 2.10).
 """
 
 import io
@@ -24,18 +24,19 @@ IMAGE_MAGICS = (b"\xff\xd8\xff", PNG_MAGIC, b"GIF8", b"II*\0", b"MM\0*")
 
 
 class Unreadable(Exception):
-    """The file is no image that can be used; the text says why."""
+    """Raised if a file is not a usable image; the message gives the reason."""
 
 
 class NotAnImage(Unreadable):
-    """The file is not an image: text, a pointer of version control, another format."""
+    """Raised if a file is not an image, for example a text file or a version-control pointer."""
 
 
 def read_picture(data: bytes, policy: Mapping[str, object]) -> NDArray[np.uint8]:
-    """Return the pixels of an image file, uint8 of shape (H, W, 3) in RGB; raises Unreadable.
+    """Return the RGB pixels of the encoded image `data`, uint8 (H, W, 3).
 
-    `policy` is that of dataset.json, empty if unknown: then nothing is shrunk and no profile is converted. Its limits
-    on the shape of training images are not applied.
+    `policy` is the pixel policy of dataset.json, or empty if unknown. An empty policy shrinks no image and converts no
+    colour profile. The policy's limits on the shape of training images are not applied. Raises Unreadable if `data` is
+    damaged or not a supported image.
     """
     if not data:
         raise Unreadable("the file is empty")
@@ -50,8 +51,8 @@ def read_picture(data: bytes, policy: Mapping[str, object]) -> NDArray[np.uint8]
     except ImageRejected as error:
         raise Unreadable(error.detail) from None
     except MemoryError:
-        raise Unreadable("its pixels do not fit into memory") from None
-    except Exception as error:  # any error of Pillow's parsers means that this file is damaged
+        raise Unreadable("the pixels do not fit into memory") from None
+    except Exception as error:  # any error of Pillow's parsers means that the file is damaged
         raise Unreadable(" ".join(str(error).split())[:200] or type(error).__name__) from None
 
 
@@ -63,19 +64,19 @@ def _read(data: bytes, policy: Policy) -> NDArray[np.uint8]:
 
 
 def _unidentified(data: bytes) -> Unreadable:
-    """Return the error for data in no readable format."""
+    """Return the error for data that Pillow cannot identify."""
     if data.startswith(IMAGE_MAGICS):
-        return Unreadable("it is damaged: it begins like an image, and its header cannot be read")
+        return Unreadable("the file is damaged: it starts like an image, but its header cannot be read")
     described = describe_text(data[:1024])
     return NotAnImage(f"not an image: {described[1]}" if described else "not an image of a readable format")
 
 
 def thumbnail(data: bytes, side: int) -> bytes:
-    """Return a JPEG of the image with at most `side` pixels per side; raises Unreadable.
+    """Return the image as a JPEG with at most `side` pixels per side. Raises Unreadable if read_picture does.
 
-    An image of less than half that size is enlarged by a whole factor, each pixel to a square.
+    An image smaller than half of `side` is enlarged by an integer factor, without interpolation.
     """
-    small = Image.fromarray(read_picture(data, {"resize": side}))  # which avoids decoding a large JPEG in full
+    small = Image.fromarray(read_picture(data, {"resize": side}))  # `resize` avoids the full decoding of a large JPEG
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     if (factor := side // max(small.size)) > 1:
         small = small.resize((factor * small.width, factor * small.height), Image.Resampling.NEAREST)
@@ -85,6 +86,6 @@ def thumbnail(data: bytes, side: int) -> bytes:
 
 
 def plain_picture(path: Path) -> NDArray[np.uint8]:
-    """Return the pixels of a file as a user's own dataset class reads them, for `trainer bench` to compare with."""
+    """Return the RGB pixels of a file, read as in a user's own dataset class, for comparison in `trainer bench`."""
     with Image.open(path) as image:
         return np.asarray(image.convert("RGB"), np.uint8)

@@ -51,10 +51,10 @@ def train_batches(
 ) -> Any:
     """Return the training pipeline: images float32 (N, 3, S, S), labels int32 (N,).
 
-    If the recipe mixes images, labels are float32 (N, classes). Rows are shuffled in each epoch. Of W ranks, rank r
-    takes every W-th row of an order that depends on seed and epoch only, so a step of W ranks has the rows of one
-    rank's step with a batch W times as large. All ranks have the same number of steps; rows that do not fill a batch
-    on every rank are dropped.
+    If the recipe mixes images, labels are float32 (N, classes). Rows are shuffled in each epoch. With W ranks, each
+    rank takes every W-th row of an order that depends only on seed and epoch. A step of W ranks uses the same rows
+    as a step of a single rank with a batch W times as large. All ranks have the same number of steps. Rows that do
+    not fill a batch on every rank are dropped.
     """
     images = train_transforms(recipe, pixels)
     rows = train_rows(folder, dataset, effect, roles)
@@ -63,13 +63,13 @@ def train_batches(
 
 
 def train_rows(folder: Path, dataset: Dataset, effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL) -> Any:
-    """Return the source of train_batches: this rank's encoded images and labels, shuffled in each epoch."""
+    """Return the rows of train_batches before transforms: encoded images and labels, shuffled in each epoch."""
     columns = [dataset.schema.column(role) for role in roles]
     return rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
 
 
 def train_transforms(recipe: Recipe, pixels: Pixels) -> list[Any]:
-    """Return the image transforms of train_batches: bytes to float32 (3, S, S)."""
+    """Return the image transforms of train_batches, which map encoded bytes to float32 (3, S, S)."""
     return scaled_and_erased(recipe.train(pixels.size), pixels.mean, pixels.std, pixels.size, recipe.erasing)
 
 
@@ -82,7 +82,7 @@ def batched(
     effect: FeedSettings,
     roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
-    """Return rows of any source transformed and batched as in train_batches."""
+    """Return `rows` transformed by `images`, then batched and mixed as in train_batches."""
     return mapped(rows, dataset, images, effect, roles).batch(
         batch_size, drop_remainder=True, num_parallel_workers=effect.batchers, **_mixer(dataset, recipe)
     )
@@ -90,12 +90,12 @@ def batched(
 
 def _equal_steps(batches: Any, dataset: Dataset, batch_size: int, effect: FeedSettings) -> Any:
     steps = dataset.splits["train"].rows // (batch_size * effect.num_shards)
-    # MindDataset repeats a row on a rank that is one short, which may fill one more batch.
+    # MindDataset repeats a row on a rank that has one row less; the repeated row may complete an extra batch.
     return batches.take(steps) if batches.get_dataset_size() > steps else batches
 
 
 def train_keys(folder: Path, dataset: Dataset, batch_size: int, effect: FeedSettings) -> Any:
-    """Return the keys and labels of the images in train_batches, in the same batches and order."""
+    """Return a pipeline with the keys and labels of train_batches, in the same batches and order."""
     columns = [dataset.schema.column("key"), dataset.schema.column("label")]
     rows = rows_of(folder, dataset, "train", effect, columns, shuffle=Shuffle.GLOBAL, **_rank(effect))
     return _equal_steps(rows.batch(batch_size, drop_remainder=True), dataset, batch_size, effect)
@@ -119,10 +119,10 @@ def eval_batches(
     effect: FeedSettings,
     roles: Sequence[str] = IMAGE_LABEL,
 ) -> Any:
-    """Return the pipeline over `split` in stored order, each row once; the last batch may be smaller.
+    """Return the evaluation pipeline, which reads each row of `split` once, in stored order.
 
-    Images float32 (N, 3, S, S), labels int32 (N,). Each of several ranks reads a contiguous slice: MindDataset's own
-    sharding repeats rows when the ranks do not divide them evenly.
+    Images are float32 (N, 3, S, S), labels int32 (N,). The last batch may be smaller. Each rank reads a contiguous
+    slice, because MindDataset's own sharding repeats rows unless the number of ranks divides the number of rows.
     """
     start, count = rank_slice(dataset.splits[split].rows, effect.num_shards, effect.shard_id)
     if not count:
@@ -139,12 +139,12 @@ def eval_batches(
 def keyed_batches(
     folder: Path, dataset: Dataset, split: str, recipe: Recipe, pixels: Pixels, batch_size: int, effect: FeedSettings
 ) -> Any:
-    """Return eval_batches with a third column: the keys of the rows, str (N,)."""
+    """Return the pipeline of eval_batches with a third column, the row keys: str (N,)."""
     return eval_batches(folder, dataset, split, recipe, pixels, batch_size, effect, ("image", "label", "key"))
 
 
 class NoBatches:
-    """An empty pipeline for a rank without rows: MindDataset cannot be empty."""
+    """Empty pipeline for a rank without rows, because MindDataset cannot be empty."""
 
     def create_tuple_iterator(self, num_epochs: int, output_numpy: bool) -> Iterator[Any]:
         """Return an empty iterator."""
@@ -152,14 +152,14 @@ class NoBatches:
 
 
 def _rank(effect: FeedSettings) -> dict[str, Any]:
-    # Always passed: otherwise the order of an epoch depends on earlier epochs (measured on 2.10).
+    # Always passed: without these arguments, the row order of an epoch depends on earlier epochs (measured on 2.10).
     return {"num_shards": effect.num_shards, "shard_id": effect.shard_id}
 
 
 def rows_of(
     folder: Path, dataset: Dataset, split: str, effect: FeedSettings, columns: list[str] | None = None, **selection: Any
 ) -> Any:
-    """Return a pipeline over the undecoded rows of a split; the default columns are image and label."""
+    """Return a pipeline over the encoded rows of a split; the default columns are image and label."""
     schema = dataset.schema
     return ds.MindDataset(
         [str(folder / shard.name) for shard in dataset.splits[split].shards],
@@ -174,7 +174,7 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
     columns = [dataset.schema.column("key"), dataset.schema.column("image")]
     files = [str(folder / shard.name) for shard in dataset.splits[split].shards]
     numbers = sorted(set(rows))
-    # Numbers are unique and within the split: this sampler wraps around past its end.
+    # The numbers are unique and within the split, because SubsetSampler wraps around at the end of the split.
     selected = ds.MindDataset(files, columns, num_parallel_workers=1, sampler=ds.SubsetSampler(numbers))
     values = selected.create_tuple_iterator(num_epochs=1, output_numpy=True)
     return {number: (str(key), image.tobytes()) for number, (key, image) in zip(numbers, values, strict=True)}
@@ -183,7 +183,7 @@ def encoded_at(folder: Path, dataset: Dataset, split: str, rows: Sequence[int]) 
 def mapped(
     rows: Any, dataset: Dataset, images: list[Any], effect: FeedSettings, roles: Sequence[str] = IMAGE_LABEL
 ) -> Any:
-    """Apply `images` to the image column, and cast each numeric column of `roles` to the type in the schema."""
+    """Apply the transforms `images` to the image column, and cast numeric columns of `roles` to their schema types."""
     rows = rows.map(images, input_columns=[dataset.schema.column("image")], num_parallel_workers=effect.workers)
     for field in dataset.schema.fields:
         if field.role in roles and field.type in NUMERIC:
@@ -193,7 +193,7 @@ def mapped(
 
 
 def try_recipe(name: str, recipe: Recipe, size: int) -> None:
-    """Raise TrainerError unless a custom recipe turns a grey JPEG into uint8 (size, size, 3) in both forms."""
+    """Raise TrainerError unless a custom recipe maps a grey JPEG to uint8 (size, size, 3) in both forms."""
     if name in RECIPES:
         return
     grey = vision.encode_jpeg(np.full((96, 128, 3), 128, np.uint8))
@@ -206,12 +206,12 @@ def try_recipe(name: str, recipe: Recipe, size: int) -> None:
         if (image.shape, image.dtype) != ((size, size, 3), np.uint8):
             raise TrainerError(
                 f"recipe '{name}': {form}({size}) returns {image.dtype} of shape {image.shape}, expected "
-                f"uint8 of shape ({size}, {size}, 3); normalisation and layout are added after it"
+                f"uint8 of shape ({size}, {size}, 3); normalisation and layout are added after the recipe"
             )
 
 
 def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
-    """Raise ContractError if a label of a batch names no class: rows may differ from the index."""
+    """Raise ContractError if a label of a batch is not a class number; a row may differ from the checked index."""
     outside = labels[(labels < 0) | (labels >= classes)]
     if outside.size:
         raise ContractError(
@@ -224,7 +224,8 @@ def check_batch(folder: Path, labels: NDArray[Any], classes: int) -> None:
 def pipeline_errors(folder: Path, find_key: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """Turn an error of MindSpore's data pipeline into a TrainerError that names the dataset.
 
-    `find_key` returns the key of the image that caused it: MindSpore names only a file, and not always the right one.
+    `find_key` returns the key of the image that caused the error, because MindSpore names only a file, sometimes the
+    wrong file. A disk error is raised as OSError.
     """
     try:
         yield
@@ -239,7 +240,7 @@ def pipeline_errors(folder: Path, find_key: Callable[[], str | None] = lambda: N
                 "run the same command again; if it fails again, run 'dataprep verify'"
             ) from error
         key = None
-        with contextlib.suppress(RuntimeError, ValueError, OSError, StopIteration):  # reads the same rows
+        with contextlib.suppress(RuntimeError, ValueError, OSError, StopIteration):  # find_key may fail too
             key = find_key()
         image = f" the image is {key};" if key else ""
         raise TrainerError(
@@ -248,7 +249,7 @@ def pipeline_errors(folder: Path, find_key: Callable[[], str | None] = lambda: N
 
 
 def _unreadable(folder: Path) -> OSError | None:
-    """Return the error of reading a shard now, if any: MindSpore does not report the system's error."""
+    """Read each shard again and return the OSError, if any, because MindSpore does not report system errors."""
     try:
         for path in sorted(folder.iterdir()):
             if ".mindrecord" in path.name and path.is_file():

@@ -1,7 +1,8 @@
-"""Recipes: image transforms for training and for evaluation, which agree on size and scale.
+"""Recipes: image transforms for training and evaluation with the same output size and scale.
 
-All are C++ operators in one map, with the fused RandomCropDecodeResize: four separate maps use 1.25 times the CPU,
-Decode before RandomResizedCrop 1.4 times (measured on 2.10). mixing.py has mixup, cutmix and erasing.
+All transforms are C++ operators in one map, because four separate maps use 1.25 times the CPU time. Decode followed by
+RandomResizedCrop uses 1.4 times the CPU time of the fused RandomCropDecodeResize (measured on 2.10). Mixup, cutmix
+and erasing are in mixing.py.
 """
 
 from collections.abc import Callable
@@ -18,15 +19,16 @@ Rgb = tuple[float, float, float]
 
 IMAGENET_MEAN: Rgb = (123.675, 116.28, 103.53)
 IMAGENET_STD: Rgb = (58.395, 57.12, 57.375)
-IMAGENET_CROP = 224 / 256  # share of the shorter side in the central crop
+IMAGENET_CROP = 224 / 256  # side of the central crop, as a fraction of the shorter image side
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe. `train` and `evaluate` map the output side in pixels to transforms from bytes to uint8 HWC.
+    """Image transforms and default options of a recipe.
 
-    `mean` and `std` are on the scale 0..255; None uses those of the dataset. `mixup`, `cutmix` and `erasing` are the
-    recipe's defaults for the options of these names; 0 is off.
+    `train` and `evaluate` take the output side in pixels and return transforms from encoded bytes to uint8 HWC.
+    `image_size` is the default output side. `mean` and `std` are on the scale 0..255; None selects the statistics of
+    the dataset. `mixup`, `cutmix` and `erasing` are defaults of the options with these names; 0 means off.
     """
 
     image_size: int
@@ -40,7 +42,7 @@ class Recipe:
 
 
 def random_crop(size: int) -> Transforms:
-    """Return a random crop (area 8 to 100 %, aspect ratio 3/4 to 4/3) and a random horizontal flip."""
+    """Return a random crop (area 8 to 100 %, aspect ratio 3/4 to 4/3) to `size` pixels and a random horizontal flip."""
     from mindspore.dataset import vision
 
     crop = vision.RandomCropDecodeResize((size, size), scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
@@ -48,7 +50,7 @@ def random_crop(size: int) -> Transforms:
 
 
 def central_crop(size: int) -> Transforms:
-    """Return the central crop for evaluation: 224/256 of the shorter side."""
+    """Return a central crop to `size` pixels that covers 224/256 of the shorter image side."""
     from mindspore.dataset import vision
 
     return [vision.Decode(), vision.Resize(round(size / IMAGENET_CROP)), vision.CenterCrop((size, size))]
@@ -76,14 +78,14 @@ def _small_train(size: int) -> Transforms:
     from mindspore.dataset import vision
     from mindspore.dataset.vision import Border
 
-    # Shifts only, in the geometry of evaluation: a random-resized crop keeps the aspect ratio that evaluation changes,
-    # and cost over ten points of accuracy on drawn shapes. No flip: small images are often digits, letters or signs.
+    # Training only shifts images. A random-resized crop keeps the aspect ratio that evaluation changes; that crop lost
+    # ten points of accuracy on drawn shapes. Images are not flipped: many small images are digits, letters or signs.
     shift = vision.RandomCrop(size, padding=size // 8, padding_mode=Border.EDGE)
     return [*squeezed(size), shift]
 
 
 def squeezed(size: int) -> Transforms:
-    """Return a resize of the whole image to a square, ignoring its aspect ratio."""
+    """Return a resize of the whole image to a square of `size` pixels, regardless of the aspect ratio."""
     from mindspore.dataset import vision
 
     return [vision.Decode(), vision.Resize((size, size))]
@@ -100,9 +102,9 @@ RECIPES = {
 
 
 def find_recipe(name: str, folder: Path) -> Recipe:
-    """Return the built-in recipe `name`, or the one that the user's `module:function` returns.
+    """Return the built-in recipe `name`, or the result of the user's `module:function`.
 
-    The module may be in `folder` or installed. Raise TrainerError if there is none or it is not a valid recipe.
+    The module may be in `folder` or installed. Raises TrainerError if the recipe is unknown or invalid.
     """
     if name in RECIPES:
         return RECIPES[name]
@@ -135,7 +137,7 @@ def _check_recipe(name: str, recipe: Any) -> None:
 
 @dataclass(frozen=True)
 class Pixels:
-    """Input of the model: side of the square in pixels, mean and std per channel on the scale 0..255."""
+    """Input format of the model: image side in pixels, mean and std per channel on the scale 0..255."""
 
     size: int
     mean: Rgb

@@ -1,4 +1,4 @@
-"""Numbers of reading, decoding and batching threads and queue lengths, from cores, memory and open files. Pure."""
+"""Choose thread counts and queue lengths of the data pipeline from cores, memory and the limit of open files."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,18 +7,18 @@ from schemas.counting import many
 from trainer.decisions import AS_STARTED, Decision, StartSettings, requested
 from trainer.errors import TrainerError
 
-PREFETCH = 8  # rows or batches per queue: half of MindSpore's default, since batches are large
-LEAST_PREFETCH = 2  # one in use, one ready
-READING = 8  # decoders per reader: reading a row takes 1/14 of the time of a decode (measured on 2.10)
-BATCHING = 8  # decoders per batcher: copying a sample takes about 1/5 of the time of a decode
+PREFETCH = 8  # rows or batches per queue; half of MindSpore's default, because batches are large
+LEAST_PREFETCH = 2  # one entry in use, one entry ready
+READING = 8  # decoders per reader: reading a row takes 1/14 of the time of decoding (measured on 2.10)
+BATCHING = 8  # decoders per batcher: copying a sample takes about 1/5 of the time of decoding
 FIXED_BYTES = 100 << 20
-INEXACT = "the weights will differ from those of an uninterrupted run: each worker draws its own augmentation"
-OTHER_FILES = 256  # descriptors used by Python, MindSpore and the run itself, with a margin
+INEXACT = "the weights will differ from those of an uninterrupted run, because each worker draws its own augmentation"
+OTHER_FILES = 256  # file descriptors used by Python, MindSpore and the run itself, with a margin
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The load of a pipeline: bytes per stored row and per input of the model, open files, samples per batch."""
+    """Resource demand of a pipeline: open files, bytes per stored row, bytes per model input, rows per batch."""
 
     files: int
     row_bytes: int
@@ -28,9 +28,11 @@ class Demand:
 
 @dataclass(frozen=True)
 class Feed:
-    """Numbers of threads that read, decode and augment (`workers`), and batch; queue length; open files.
+    """Thread counts and queue length of a data pipeline.
 
-    `warning` is the reason why a resume cannot be exact, or empty.
+    `readers` threads read rows, `workers` threads decode and augment images, `batchers` threads make batches.
+    `prefetch` is the length of each queue. `open_files` is the number of open files that the process needs. `warning`
+    is the reason why a resume cannot be exact, or an empty string.
     """
 
     readers: int
@@ -52,11 +54,13 @@ def decide_feed(
     host_cores: int | None = None,
     start: StartSettings | None = None,
 ) -> Feed:
-    """Return the feed for a request (None: not requested) and a machine (memory None: unknown).
+    """Return the pipeline settings for the requested `workers` and `prefetch` (None if not requested).
 
-    `cores` is the number this process may use, `host_cores` that of the host, MindSpore's limit (None: the same).
-    Queues may use a quarter of the memory: prefetch is lowered first, then workers. A resumed run keeps the workers of
-    its `start` if MindSpore allows it. Raise TrainerError if the limit of open files is too low for the dataset.
+    `cores` is the number of cores that this process may use. `host_cores` is the number of cores of the host, which
+    limits MindSpore's threads; None means equal to `cores`. `memory` is the free memory in bytes, None if unknown.
+    Queues may use a quarter of `memory`; `prefetch` is lowered first, then `workers`. A resumed run keeps the number of
+    workers in `start` if MindSpore allows that number. Raises TrainerError if `open_files`, the limit of open files, is
+    too low for the dataset.
     """
     host_cores = host_cores or cores
     kept = _kept(workers, host_cores, start)
@@ -96,17 +100,18 @@ def decide_feed(
 
 
 def queue_bytes(workers: int, batchers: int, prefetch: int, demand: Demand) -> int:
-    """Return the memory in bytes of a pipeline with all queues full.
+    """Return the memory in bytes that a pipeline uses when all queues are full.
 
-    Measured on 2.10, within 10 %: `prefetch` batches in the last operator and two per batcher, `prefetch` samples
-    before and after each decoder, and a fixed part.
+    The last operator holds `prefetch` batches, and each batcher holds two batches. Each decoder holds `prefetch`
+    samples before decoding and `prefetch` samples after decoding. The estimate is within 10 % of measurements on
+    MindSpore 2.10.
     """
     samples = prefetch * workers * (demand.row_bytes + 2 * demand.sample_bytes)
     return FIXED_BYTES + samples + (prefetch + 2 * batchers) * demand.batch_size * demand.sample_bytes
 
 
 def _kept(workers: int | None, host_cores: int, start: StartSettings | None) -> int | None:
-    """Return the number of workers at the start of a resumed run; None if another one is requested or needed."""
+    """Return the number of workers in `start`, or None if another number is requested or needed."""
     if workers is not None or start is None or start.workers is None or start.workers > host_cores:
         return None
     return start.workers
@@ -127,15 +132,16 @@ def _notable(workers: int | None, count: int, cores: int) -> bool:
 
 
 def _difference(count: int, workers: int | None, host_cores: int, start: StartSettings | None) -> str:
-    """Return a warning if a run resumes with another number of workers than it started with, else an empty string."""
+    """Return a warning if the number of workers `count` differs from that of `start`, else an empty string."""
     if start is None or start.workers == count:
         return ""
     if start.workers is None:
-        return f"this run has no record of its number of workers; unless it was {count}, {INEXACT}"
+        return f"this run has no record of its number of workers; unless the number was {count}, {INEXACT}"
     before = f"this run was started with {many(start.workers, 'worker')}"
     if start.workers > host_cores:
-        return f"{before}, too many for MindSpore on a host of {many(host_cores, 'core')}; with {count} {INEXACT}"
-    return f"{before}, but --workers {workers} makes it {count}; {INEXACT}, so use --workers {start.workers}"
+        limit = f"too many for MindSpore on a host of {many(host_cores, 'core')}"
+        return f"{before}, {limit}; with {many(count, 'worker')} {INEXACT}"
+    return f"{before}, but --workers {workers} gives {count}; use --workers {start.workers}, or {INEXACT}"
 
 
 def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int, int]:
@@ -149,7 +155,7 @@ def _readers(workers: int, open_files: int, demand: Demand | None) -> tuple[int,
     if needed > open_files:
         raise TrainerError(
             f"reading {many(demand.files, 'file')} at once needs {needed} open files, and the hard limit is "
-            f"{open_files}; raise it ('ulimit -Hn', as root or in limits.conf), or shard into fewer files "
+            f"{open_files}; raise the limit ('ulimit -Hn', as root or in limits.conf), or shard into fewer files "
             "with a larger --shard-size"
         )
     return readers, needed
@@ -160,10 +166,10 @@ def _gigabytes(count: int) -> str:
 
 
 class FeedSettings(Protocol):
-    """The settings of a pipeline: threads, queue length and this rank's share of the rows.
+    """Settings of a data pipeline: thread counts, queue length and this rank's share of the rows.
 
-    `workers` decode, `readers` read rows, `batchers` make batches, `prefetch` is the length of each queue. This is
-    rank `shard_id` of `num_shards`.
+    `workers` threads decode, `readers` threads read rows, `batchers` threads make batches. `prefetch` is the length of
+    each queue. This process is rank `shard_id` of `num_shards` ranks.
     """
 
     @property

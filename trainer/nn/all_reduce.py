@@ -8,14 +8,15 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from trainer.nn.tasks.task import Sums
 
-RUNNING = ("moving_mean", "moving_variance")  # BatchNorm's running averages, which each rank takes from its own images
-PIECE = 1 << 20  # integers are split: MindSpore reduces only float32 on CPU, exact up to 2**24
+RUNNING = ("moving_mean", "moving_variance")  # BatchNorm's running averages, computed by each rank from its own images
+PIECE = 1 << 20  # integers are split, because float32 sums (the only type on CPU) are exact up to 2**24
 
 
 class OverRanks(nn.Cell):  # type: ignore[misc]
-    """Averages loss and gradients over the ranks, so that all ranks make the same update.
+    """Cell that averages loss and gradients over the ranks, so that all ranks make the same update.
 
-    Each rank's loss is a mean over N rows; the averaged gradients are those of the mean over N x R rows.
+    The loss of each rank is a mean over N rows. With R ranks, the averaged gradients are the gradients of the mean over
+    N x R rows.
     """
 
     def __init__(self, parameters: Sequence[Parameter], ranks: int) -> None:
@@ -41,7 +42,7 @@ class _Sum(nn.Cell):  # type: ignore[misc]
 def average_statistics(network: nn.Cell, ranks: int) -> None:
     """Set BatchNorm's running averages to their means over the ranks, so that all ranks evaluate the same model.
 
-    In a step each rank normalises with the statistics of its own rows. Every rank must call this.
+    During training, each rank normalises with the statistics of its own rows. Every rank must call this function.
     """
     averages = [parameter for parameter in network.get_parameters() if parameter.name.endswith(RUNNING)]
     if not averages:
@@ -54,7 +55,7 @@ def average_statistics(network: nn.Cell, ranks: int) -> None:
 
 
 def sum_scores(scores: Sums) -> Sums:
-    """Return the sum of the scores of all ranks. Every rank must call this."""
+    """Return the sum of the scores of all ranks. Every rank must call this function."""
     fields = astuple(scores)
     pieces = [piece for value in fields for piece in (divmod(value, PIECE) if isinstance(value, int) else (value,))]
     sums = iter(_Sum()(Tensor(np.array(pieces, np.float32))).asnumpy().astype(np.float64).tolist())

@@ -1,4 +1,4 @@
-"""Casts a network to the precision of the run; norm layers and the cells of --keep-fp32 stay in float32."""
+"""Cast a network to the precision of the run; norm layers and the cells of --keep-fp32 stay in float32."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ NORM = re.compile(r"Norm(\d[dD])?$")  # BatchNorm2d, GroupNorm, InstanceNorm3d, 
 
 
 class Float32(nn.Cell):  # type: ignore[misc]
-    """Runs a cell in float32: its inputs are cast to float32, its output to `dtype`."""
+    """Cell that runs another cell in float32: inputs are cast to float32, the output to `dtype`."""
 
     def __init__(self, cell: nn.Cell, dtype: Any) -> None:
         super().__init__(auto_prefix=False)
@@ -27,10 +27,11 @@ class Float32(nn.Cell):  # type: ignore[misc]
 
 
 def mixed(network: Any, precision: Precision, names: Sequence[str]) -> Any:
-    """Return the network at the amp level of `precision`, changed in place.
+    """Cast the network in place to the amp level of `precision`, and return the network.
 
-    `names` are cell classes or prefixes of parameter names that stay in float32; raises WrongUsage if one matches
-    nothing. At O1, O2 and auto, MindSpore keeps BatchNorm1-3d and LayerNorm in float32; other norms are kept here too.
+    `names` are class names or paths of cells that stay in float32. At O1, O2 and auto, MindSpore keeps BatchNorm1d to
+    3d and LayerNorm in float32, and this function keeps all other norms in float32. Raises WrongUsage if a name matches
+    no cell.
     """
     requested = _find(network, names)
     if precision.amp_level == "O0":
@@ -39,9 +40,9 @@ def mixed(network: Any, precision: Precision, names: Sequence[str]) -> Any:
     norms = [] if precision.amp_level == "O3" else _unknown_norms(network, inside)
     if precision.amp_level in ("O1", "auto"):
         for _, _, cell in (*requested, *norms):
-            cell.to_float(mstype.float32)  # both levels skip cells that have a type
+            cell.to_float(mstype.float32)  # both levels skip cells that already have a type
         return precision.amp.make(network)
-    # O2 and O3 give every cell a type, so the float32 cells are removed meanwhile.
+    # O2 and O3 set the type of every cell, so the float32 cells are removed during the cast.
     for parent, name, _ in (*requested, *norms):
         put_cell(parent, name, nn.Identity())
     changed = precision.amp.make(network)
@@ -56,7 +57,7 @@ Child = tuple[Any, str, Any]  # parent cell, attribute name, cell
 
 
 def child_cells(network: Any) -> list[tuple[str, Child]]:
-    """Return every cell of a network with its path."""
+    """Return the path of every cell in a network, with the cell and its parent."""
     return [
         (f"{path}.{name}" if path else name, (parent, name, cell))
         for path, parent in network.cells_and_names()
@@ -65,7 +66,7 @@ def child_cells(network: Any) -> list[tuple[str, Child]]:
 
 
 def _find(network: Any, names: Sequence[str]) -> list[Child]:
-    """Return the outermost cells that match a name."""
+    """Return the cells that match `names`, without cells nested in another match."""
     children = child_cells(network)
     found: list[Child] = []
     for wanted in names:
@@ -89,7 +90,7 @@ def _unknown_norms(network: Any, inside: set[int]) -> list[Child]:
 
 
 def put_cell(parent: Any, name: str, cell: Any) -> None:
-    """Replace the cell called `name` in `parent`."""
+    """Replace the child cell `name` of `parent` with `cell`."""
     parent._cells[name] = cell
     if isinstance(parent, nn.SequentialCell):
-        parent.cell_list = list(parent.cells())  # SequentialCell runs this list
+        parent.cell_list = list(parent.cells())  # SequentialCell runs the cells of this list

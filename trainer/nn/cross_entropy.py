@@ -5,7 +5,7 @@ from mindspore import dtype as mstype
 
 
 class SmoothedCrossEntropy(nn.Cell):  # type: ignore[misc]
-    """Mean cross entropy of logits (N, classes) of any float type, in float32, against int32 labels (N,)."""
+    """Mean cross entropy of logits (N, classes) against int32 labels (N,), computed in float32 for any float type."""
 
     def __init__(self, label_smoothing: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Builds the network of a run, and checks its output shape before anything is compiled."""
+"""Build the network of a run, and check the output shape before compilation."""
 
 import inspect
 from pathlib import Path
@@ -13,10 +13,11 @@ from trainer.nn.models import MINDCV, MODELS, find_factory
 
 
 def build_network(name: str, folder: Path, num_classes: int, image_size: int, effect: InEffect) -> nn.Cell:
-    """Return the model `name` in float32 with `num_classes` outputs, for `image_size` pixels if its factory takes that.
+    """Return the model `name` in float32 with `num_classes` outputs.
 
-    A model that is not built in (`module:factory`, also searched for in `folder`, or `mindcv:NAME`) is first run on two
-    blank images, because a head of another width would train without an error. Raises TrainerError.
+    The factory of the model also receives `image_size` in pixels if the factory has this argument. A user's module is
+    also searched for in `folder`. A model that is not built in is first run on two blank images, because a head of
+    another width would train without an error. Raises TrainerError if the model cannot be built.
     """
     factory = find_factory(name, folder)
     arguments = {"num_classes": num_classes}
@@ -50,5 +51,5 @@ def _check_head(name: str, network: nn.Cell, num_classes: int, image_size: int, 
         output = f"shape {shape}" if shape is not None else f"a {type(logits).__name__}"
         raise TrainerError(
             f"model '{name}' returns {output} for two images, expected (2, {num_classes}): "
-            f"its head must have {many(num_classes, 'output')}"
+            f"the head must have {many(num_classes, 'output')}"
         )

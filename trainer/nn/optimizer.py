@@ -1,4 +1,4 @@
-"""Learning-rate schedule, parameter groups, and the table of optimizers."""
+"""Learning-rate schedule, parameter groups and table of optimizers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ NO_DECAY = ("gamma", "beta", "bias", "class_token", "positions")
 
 @dataclass(frozen=True)
 class Scaling:
-    """Scaling of the learning rate with the batch size: by the ratio to the power `exponent`; `how` names it."""
+    """Scaling of the learning rate by (batch size ratio) ** `exponent`. `how` describes the scaling in words."""
 
     exponent: float
     how: str
@@ -20,14 +20,14 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An optimizer: `make(groups, rates)` takes parameter groups and the learning rate of each update."""
+    """Optimizer: `make(groups, rates)` takes the parameter groups and the learning rate of each update."""
 
     make: Callable[[list[dict[str, Any]], list[float]], Any]
     scaling: Scaling
 
 
 def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float]:
-    """Return the learning rate of each of `steps` updates: linear up to `peak`, then half a cosine towards 0."""
+    """Return the learning rates of `steps` updates: linear warm-up to `peak`, then cosine decay towards 0."""
     warmup_steps = min(warmup_steps, steps)
     rise = [peak * (step + 1) / warmup_steps for step in range(warmup_steps)]
     fall = steps - warmup_steps
@@ -35,17 +35,17 @@ def cosine_with_warmup(peak: float, steps: int, warmup_steps: int) -> list[float
 
 
 def decays(name: str) -> bool:
-    """Return True if weight decay applies to the parameter: not to norms, biases, class tokens and positions."""
+    """Return True if weight decay applies to parameter `name`; False for norms, biases, class tokens and positions."""
     return name.rsplit(".", 1)[-1] not in NO_DECAY
 
 
 def has_prefix(name: str, prefix: str) -> bool:
-    """Return True if the parameter or cell `name` is `prefix` or inside it: 'stages.12' is not inside 'stages.1'."""
+    """Return True if the parameter or cell `name` is in the cell `prefix`; 'stages.12' is not in 'stages.1'."""
     return name == prefix or name.startswith(prefix + ".")
 
 
 def parse_scales(texts: Sequence[str]) -> dict[str, float]:
-    """Parse PREFIX=FACTOR texts. Raise WrongUsage for another form or a factor that is not positive."""
+    """Parse PREFIX=FACTOR texts. Raises WrongUsage if a text is malformed or a factor is not positive."""
     scales = {}
     for text in texts:
         prefix, equals, factor = text.rpartition("=")
@@ -54,12 +54,12 @@ def parse_scales(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not (equals and prefix and 0 < scales[prefix] < float("inf")):
-            raise WrongUsage(f"--lr-scale {text}: expected PREFIX=FACTOR, such as stages=0.1, the factor above 0")
+            raise WrongUsage(f"--lr-scale {text}: expected PREFIX=FACTOR with a factor above 0, such as stages=0.1")
     return scales
 
 
 def rate_scale(texts: Sequence[str]) -> Callable[[str], float]:
-    """Return a function from a parameter's name to its learning-rate factor: of the longest matching prefix, or 1."""
+    """Return a function from a parameter name to the learning-rate factor of the longest matching prefix, or 1."""
     scales = parse_scales(texts)
 
     def scale(name: str) -> float:
@@ -75,9 +75,10 @@ def parameter_groups(
     rates: Sequence[float] = (),
     scale: Callable[[str], float] = lambda name: 1.0,
 ) -> list[dict[str, Any]]:
-    """Return MindSpore parameter groups of equal decay and learning rate, which are updated in the original order.
+    """Return MindSpore parameter groups, each with equal weight decay and learning rate.
 
-    `scale` maps a parameter's name to its factor on `rates`; a group with factor 1 has no rates of its own.
+    `scale` maps a parameter name to a factor for `rates`. A group with factor 1 has no rates of its own. The optimizer
+    updates the parameters in the order of `parameters`.
     """
     table: dict[tuple[float, float], list[Any]] = {}
     for parameter in parameters:
@@ -100,7 +101,8 @@ def _sgd(groups: list[dict[str, Any]], rates: list[float]) -> Any:
 def _adamw(groups: list[dict[str, Any]], rates: list[float]) -> Any:
     from mindspore import nn
 
-    # MindSpore's AdamW has no bias correction: its first updates are about three times too large; warm-up absorbs this.
+    # MindSpore's AdamW has no bias correction, so the first updates are about three times too large. Warm-up absorbs
+    # the large updates.
     return nn.AdamWeightDecay(groups, learning_rate=rates)
 
 

@@ -1,4 +1,4 @@
-"""The training step as one cell, the same on CPU and Ascend, in graph and pynative mode."""
+"""Training step as one cell that runs on CPU and Ascend, in graph and pynative mode."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from mindspore import dtype as mstype
 class StepOptions:
     """Options of a training step.
 
-    The gradients of `accumulate` batches are averaged for one update. `clip_norm` bounds the norm of all gradients.
-    `ema` is the decay of the averaged weights, None for no averages. `over_ranks` averages loss and gradients over the
-    ranks, None with one rank.
+    The gradients of `accumulate` batches are averaged for one update. `clip_norm` is the maximum global gradient
+    norm. `ema` is the decay of the averaged weights, None if weights are not averaged. `over_ranks` is the cell that
+    averages loss and gradients over the ranks, None with one rank.
     """
 
     accumulate: int = 1
@@ -25,11 +25,12 @@ class StepOptions:
 
 
 class TrainStep(nn.Cell):  # type: ignore[misc]
-    """Forward, scaled backward, and an update if all gradients are finite.
+    """Forward pass, backward pass with loss scaling, and an update if all gradients are finite.
 
     The cell unscales the gradients itself, so the optimizer's loss_scale stays 1. nn.TrainOneStepWithLossScaleCell does
-    not run on CPU (measured on 2.10); this cell does, with weights equal to those of Model's own step. `scaler` is a
-    loss scaler of mindspore.amp, or None. `skipped` counts the skipped updates, `skipped_in_row` the consecutive ones.
+    not run on CPU (measured on 2.10). This cell runs on CPU and yields the same weights as the step of mindspore.Model.
+    `scaler` is a loss scaler of mindspore.amp, or None. `skipped` counts all skipped updates, `skipped_in_row`
+    consecutive skipped updates.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         """Train on a batch of images, float32 (N, 3, S, S), and targets (N,); return the unscaled loss."""
         loss, gradients = self.value_and_grad(images, labels)
         if self.shared:
-            # Before the overflow check: an overflow on one rank must skip the update on all ranks.
+            # Averaged before the overflow check, so that an overflow on one rank skips the update on all ranks.
             loss, gradients = self.over_ranks(loss, gradients)
         if self.scaled:
-            loss = self.scaler.unscale(loss)  # before the scaler adjusts its scale
+            loss = self.scaler.unscale(loss)  # unscaled before the scaler adjusts its scale
         if self.accumulate == 1:
             return ops.depend(loss, self.update(gradients))
         self.map(_add, self.sums, gradients)
@@ -99,28 +100,28 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         return True
 
     def move(self, gradients: tuple[Tensor, ...]) -> Any:
-        """Clip the gradients, update the weights, and update the averages."""
+        """Clip the gradients, update the weights, and update the averaged weights."""
         if self.clip_norm is not None:
             norm = ops.sqrt(ops.addn(self.map(_square_sum, gradients)))
             factor = ops.minimum(self.clip_norm / (norm + 1e-12), Tensor(1.0, mstype.float32))
             gradients = self.map(ops.Partial()(_times, factor), gradients)
         done = self.optimizer(gradients)
         if self.ema is not None:
-            # A lower decay at first, so that the averages forget the initial weights.
+            # The decay is lower at first, so that the averages forget the initial weights.
             count = ops.cast(ops.assign_add(self.updates, Tensor(1, mstype.int32)), mstype.float32)
             decay = ops.minimum((1.0 + count) / (10.0 + count), Tensor(self.ema, mstype.float32))
             done = ops.depend(done, self.map(ops.Partial()(_follow, decay), self.averages, self.followed))
         return done
 
     def inference_parameters(self) -> dict[str, Parameter]:
-        """Return the weights to evaluate, export and keep, by name: the averages if there are any."""
+        """Return the weights for evaluation, export and checkpoints, by name: the averaged weights if EMA is on."""
         weights = {parameter.name: parameter for parameter in self.network.get_parameters()}
         if self.ema is not None:
             weights |= {p.name: average for p, average in zip(self.followed, self.averages, strict=True)}
         return weights
 
     def training_parameters(self) -> dict[str, Parameter]:
-        """Return what else an exact resume needs: optimizer state, counters, loss scale, non-averaged weights."""
+        """Return the remaining training state by name: optimizer state, counters, loss scale, non-averaged weights."""
         known = {id(parameter) for parameter in self.inference_parameters().values()}
         scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
         parameters = [*self.get_parameters(), *(p for p in scaler if p is not None)]
@@ -128,7 +129,7 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within this context the network has the averaged weights, if there are any."""
+        """Give the network the averaged weights, if EMA is on, during the `with` block."""
         if self.ema is None:
             yield
             return

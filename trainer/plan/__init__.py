@@ -1,1 +1,1 @@
-"""The plan of a run, resolved before MindSpore is imported."""
+"""Plan of a run, resolved before MindSpore is imported."""

@@ -1,4 +1,4 @@
-"""`trainer run --dry-run`: the plan of a run on any machine and for any device, without MindSpore."""
+"""`trainer run --dry-run`: plan a run for any machine and device, without MindSpore."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ from trainer.runs.resume import finished
 
 @dataclass(frozen=True)
 class DryRun:
-    """The plan of a run, its folder, whether that run is complete, and what was not checked.
+    """Result of a dry run: the plan, and the run folder `out`.
 
-    `note` names the cores and memory of the plan; it is empty if the plan is for this machine and its device.
+    `complete` is True if the run folder contains a complete run. `unchecked` lists the checks that were left out.
+    `machine` is the planned machine. `note` names the cores and memory of the plan, and is empty if the plan is for
+    this machine and its device.
     """
 
     plan: RunPlan
@@ -29,7 +31,7 @@ class DryRun:
     note: str
 
     def to_dict(self) -> dict[str, object]:
-        """Return the content as JSON-compatible values."""
+        """Return the dry run as JSON-compatible values."""
         return {
             "config": dataclasses.asdict(self.plan.config),
             "decisions": [dataclasses.asdict(decision) for decision in self.plan.decisions],
@@ -42,18 +44,18 @@ class DryRun:
 
     @property
     def resumes(self) -> bool:
-        """Return True if the folder holds an unfinished run."""
+        """True if the run folder contains an unfinished run."""
         return not self.complete and contains_run(self.out)
 
 
 def plan_dry_run(config: RunConfig, home: Path, cores: int | None = None, memory: int | None = None) -> DryRun:
-    """Plan the run for a machine with so many cores and bytes of free memory (None: those of this machine).
+    """Plan the run `config` for a machine with `cores` cores and `memory` bytes of free memory.
 
-    `home` is as in RunPlan. Raise TrainerError and ContractError if the run cannot start, as far as this is known
-    without MindSpore and user code.
+    None selects the value of this machine. User modules are looked up in `home`. Raises TrainerError or ContractError
+    if a check that needs neither MindSpore nor user code fails.
     """
     complete = finished(config) is not None
-    # A named device is assumed to be present; only "auto" looks for one.
+    # A named device is assumed to be present; only "auto" looks for a device.
     machine = this_machine("CPU" if config.device in ("Ascend", "CPU") else None)
     machine = dataclasses.replace(
         machine,

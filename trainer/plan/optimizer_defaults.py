@@ -1,4 +1,4 @@
-"""Default optimizer, learning rate and weight decay per model, from published recipes and the batch size. Pure."""
+"""Choose default optimizer, learning rate and weight decay from the model's published recipe and the batch size."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from trainer.nn.optimizer import OPTIMIZERS
 
 @dataclass(frozen=True)
 class Published:
-    """A published choice: the peak rate `lr` for updates of `batch` images, and its source."""
+    """Published settings: optimizer, peak learning rate for `batch` images per update, weight decay, and source."""
 
     optimizer: str
     lr: float
@@ -33,12 +33,12 @@ OPTIMIZER_DEFAULTS = {
     "adamw": Published("adamw", 1e-3, 128, 0.05, "Kingma and Ba 2015"),
 }
 USUAL = "adamw"  # for models that are not in the table
-DIGITS = 3  # significant digits of a scaled rate: it is printed and recorded exactly
+DIGITS = 3  # significant digits of a scaled rate, so that the printed rate is exact
 
 
 @dataclass(frozen=True)
 class Updates:
-    """The optimizer by name, its peak rate and weight decay, and the decisions that explain them."""
+    """Name of the optimizer, peak learning rate, weight decay, and the decisions that explain these values."""
 
     optimizer: str
     lr: float
@@ -49,7 +49,7 @@ class Updates:
 def decide_updates(config: RunConfig, batch: int, start: StartSettings | None = None) -> Updates:
     """Return the optimizer, peak rate and weight decay for updates of `batch` images over all ranks.
 
-    A resumed run keeps the settings of its `start`. Raise WrongUsage for an unknown optimizer.
+    A resumed run keeps the settings in `start`. Raises WrongUsage if the optimizer is unknown.
     """
     if config.optimizer is not None and config.optimizer not in OPTIMIZERS:
         raise WrongUsage(f"unknown optimizer '{config.optimizer}'; {nearest(config.optimizer, OPTIMIZERS)}")

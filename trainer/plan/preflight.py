@@ -1,4 +1,4 @@
-"""Checks before a run starts that need neither MindSpore nor user code; `unchecked` lists what they leave out."""
+"""Checks before a run that need neither MindSpore nor user code. `unchecked` lists the checks that are left out."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ NO_BOARD = "--tensorboard needs tensorboardX: pip install tensorboardX"
 def check_start(plan: RunPlan) -> None:
     """Raise TrainerError or ContractError if the run cannot start.
 
-    Reasons are a run folder that is in use, a missing module, package or weights file, and shards of wrong size.
+    The checks cover the run folder, the number of ranks, user modules, packages, the weights file and shard sizes.
     """
     config = plan.config
     check_ranks(check_out(config.out, plan.folder), plan.effect.num_shards)
@@ -32,9 +32,9 @@ def check_start(plan: RunPlan) -> None:
 
 
 def check_ranks(run: Path, ranks: int) -> None:
-    """Raise TrainerError if the folder `run` has a run to resume and it, or the request, has several ranks.
+    """Raise TrainerError if the folder `run` has a run to resume, and that run or the request has several ranks.
 
-    The steps of such a run count batches of all ranks, so it cannot be resumed with another number of ranks.
+    A step count depends on the number of ranks, so no run with several ranks can be resumed.
     """
     if not contains_run(run):
         return
@@ -48,7 +48,7 @@ def check_ranks(run: Path, ranks: int) -> None:
 
 
 def unchecked(plan: RunPlan) -> list[str]:
-    """Return what a run checks before its first step and check_start does not."""
+    """Return the checks that a run makes before its first step but check_start does not make."""
     config = plan.config
     items = ["the bytes of the shards and their indexes"]
     if config.model not in MODELS:

@@ -1,4 +1,4 @@
-"""The steps shared by all commands that read the training pipeline: check the data, then set up MindSpore."""
+"""Steps shared by all commands that read the training pipeline: check the data, then set up MindSpore."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,10 @@ from trainer.runs.folder import scratch
 
 
 def check_data(plan: RunPlan, splits: Sequence[str], after_each: Callable[[], None] = lambda: None) -> None:
-    """Raise ContractError unless the files and labels of `splits` agree with dataset.json."""
+    """Raise ContractError if files or labels of `splits` do not match dataset.json.
+
+    `after_each` is called after each split.
+    """
     for split in splits:
         check_files(plan.folder, plan.dataset, split, plan.config.full_check)
         plan.task.check_labels(plan.folder, plan.dataset, split)
@@ -23,10 +26,10 @@ def check_data(plan: RunPlan, splits: Sequence[str], after_each: Callable[[], No
 def prepared(
     plan: RunPlan, parent: Path | None = None, find_key: Callable[[], str | None] = lambda: None
 ) -> Iterator[Path]:
-    """Set up the device and try the recipe, in a scratch folder in `parent` (see scratch); yield that folder.
+    """Set up the device, try the recipe, and yield a scratch folder in `parent`.
 
-    Call check_data first. Errors of the data pipeline inside name the dataset (see pipeline_errors). Raise
-    TrainerError if the device or the recipe cannot be used.
+    Call check_data first. Errors of the data pipeline name the dataset and the key from `find_key` (see
+    pipeline_errors). Raises TrainerError if the device or the recipe cannot be used.
     """
     with scratch(parent) as folder, pipeline_errors(plan.folder, find_key):
         apply(plan.effect)

@@ -1,4 +1,4 @@
-"""`trainer run --preview FILE.png`: a sheet of labelled images from the training pipeline."""
+"""`trainer run --preview FILE.png`: draw a sheet of labelled images from the training pipeline."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ from trainer.plan.run_plan import plan_run
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 COLUMNS, ROWS = 8, 4
-LEAST_SIDE = 112  # smaller images are enlarged by a whole factor, to make room for the label
+LEAST_SIDE = 112  # pixels; smaller images are enlarged by an integer factor to make room for the label
 CAPTION, MARGIN = 16, 4  # pixels
 CJK_FONTS = (
     "NotoSansCJK-Regular.ttc",
@@ -34,12 +34,12 @@ CJK_FONTS = (
     "wqy-zenhei.ttc",
     "DroidSansFallbackFull.ttf",
 )
-LEAST_SHARE = 0.005  # classes with a smaller share of a mixed label are not named
+LEAST_SHARE = 0.005  # classes with a smaller share of a mixed label are not shown
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A preview sheet: its file, the number of images on it, the rows of the train split, and the recipe."""
+    """Preview sheet: file, number of images, rows of the train split, and recipe."""
 
     file: str
     images: int
@@ -48,9 +48,10 @@ class Preview:
 
 
 def draw_preview(config: RunConfig, file: Path, home: Path = Path()) -> Preview:
-    """Write the first images of the configured training to the PNG `file`; `home` is as in RunPlan.
+    """Write the first images of the training pipeline to the PNG `file`.
 
-    Nothing is trained and only the CPU is used. Raise TrainerError and ContractError as a run would.
+    Nothing is trained, and only the CPU is used. User modules are looked up in `home`. Raises TrainerError if the
+    request is invalid, and ContractError if the dataset is unusable.
     """
     if file.suffix.lower() != ".png":
         raise TrainerError(f"--preview {file}: the file name must end in .png")
@@ -82,14 +83,14 @@ def _first(batches: Any, count: int, of_each: int) -> tuple[list[Any], list[Any]
 
 
 def to_picture(image: NDArray[np.float32], pixels: Pixels) -> NDArray[np.uint8]:
-    """Undo the normalisation: float32 (3, S, S) to uint8 (S, S, 3)."""
+    """Undo the normalisation: return an image float32 (3, S, S) as uint8 (S, S, 3)."""
     back = image.transpose(1, 2, 0) * np.array(pixels.std, np.float32) + np.array(pixels.mean, np.float32)
     picture: NDArray[np.uint8] = np.clip(np.rint(back), 0, 255).astype(np.uint8)
     return picture
 
 
 def caption(label: Any, classes: Sequence[str]) -> str:
-    """Return the class of a label; for a soft label, float32 (classes,), the two largest shares."""
+    """Return the class name of an integer label, or the two largest shares of a soft label, float32 (classes,)."""
     if np.ndim(label) == 0:
         return classes[int(label)]
     largest = [int(number) for number in np.argsort(-label, kind="stable")[:2] if label[number] >= LEAST_SHARE]
@@ -117,7 +118,7 @@ def has_letters(font: Font, text: str) -> bool:
 
 
 def drawable(classes: Sequence[str], font: Font) -> list[str]:
-    """Return the class names, with `class 3` for a name that the font cannot draw."""
+    """Return the class names; `class 3` replaces the name of class 3 if the font cannot draw the name."""
     return [name if has_letters(font, name) else f"class {label}" for label, name in enumerate(classes)]
 
 

@@ -1,4 +1,4 @@
-"""RunPlan: a run fully resolved before MindSpore is imported. All checks that need no MindSpore happen here."""
+"""RunPlan: a run with all settings resolved before MindSpore is imported. plan_run checks the request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,16 @@ from trainer.nn.tasks.task import Task
 from trainer.plan.optimizer_defaults import decide_updates
 
 FLOAT_BYTES = 4
-SINK_COLUMN_BYTES = 256 << 20  # limit of one column of a batch when data is sunk
+SINK_COLUMN_BYTES = 256 << 20  # limit of one column of a batch with data sinking
 UNMEASURED = "ImageNet's: dataset.json has no statistics"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run, fully resolved. `steps` is the batches per epoch; `lr` the peak of the schedule.
+    """Plan of a run with all settings resolved.
 
-    User modules and --init are looked up in `home`, the directory in which the command was started.
+    `steps` is the number of batches per epoch, `lr` the peak learning rate. User modules and --init are looked up in
+    `home`, the directory in which the command was started.
     """
 
     config: RunConfig
@@ -56,7 +57,7 @@ class RunPlan:
 
     @property
     def val_split(self) -> Split | None:
-        """The split that is evaluated after each epoch; None if it is missing or empty."""
+        """The split that is evaluated after each epoch; None if the val split is missing or empty."""
         split = self.dataset.splits.get("val")
         return split if split is not None and split.rows else None
 
@@ -72,9 +73,10 @@ class RunPlan:
 
 
 def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = None, home: Path = Path()) -> RunPlan:
-    """Resolve a request on a machine; `start` has the settings of a run to resume, `home` is as in RunPlan.
+    """Return the plan of the run `config` on `machine`.
 
-    Raise TrainerError for an invalid request, ContractError for unusable data.
+    `start` has the settings of a run to resume. User modules are looked up in `home`. Raises TrainerError if the
+    request is invalid, and ContractError if the dataset is unusable.
     """
     home = home.resolve()
     check_model_name(config.model)
@@ -134,13 +136,13 @@ def _dropped_rows(rows: int, used: int) -> str:
 
 
 def _check_forms(config: RunConfig) -> None:
-    """Raise TrainerError for malformed option values that are first used late in a run."""
+    """Raise TrainerError if an option that is first used late in a run has a malformed value."""
     parse_scales(config.lr_scale)
     _ = config.profile_steps
 
 
 def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list[Decision]:
-    """Return the decisions on optional features; raise TrainerError for those that do not fit this dataset."""
+    """Return the decisions on optional features. Raises TrainerError if a feature does not fit the dataset."""
     decisions = []
     if config.accumulate > 1:
         if config.accumulate > config.epochs * steps:
@@ -169,7 +171,7 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list
 
 
 def demand(splits: Sequence[Split], side: int, batch_size: int) -> Demand:
-    """Return the demand of a pipeline with these splits open at once; `side` is that of the images in pixels."""
+    """Return the demand of a pipeline that has `splits` open at once; `side` is the image side in pixels."""
     shards = [shard for split in splits for shard in split.shards]
     rows = sum(shard.rows for shard in shards)
     return Demand(
@@ -190,7 +192,7 @@ def _with_options(recipe: Recipe, config: RunConfig) -> Recipe:
 
 
 def _mixing(config: RunConfig, recipe: Recipe) -> tuple[Decision, ...]:
-    """Return a decision per kind of mixing that is requested or in effect."""
+    """Return one decision for each kind of mixing that is requested or in effect."""
     both = recipe.mixup and recipe.cutmix
     reasons = {
         "mixup": "mixup or cutmix, drawn per batch" if both else "per batch; soft labels",
@@ -241,7 +243,7 @@ def _pixels(size: int | None, recipe: Recipe, dataset: Dataset) -> tuple[Pixels,
         return Pixels(size, recipe.mean, recipe.std), "fixed by the recipe"
     if dataset.pixels is None:
         return Pixels(size, IMAGENET_MEAN, IMAGENET_STD), UNMEASURED
-    # A constant channel would divide by zero.
+    # A constant channel has a std of 0, and the normalisation would divide by zero.
     red, green, blue = (max(value, 1.0) for value in dataset.pixels.std)
     why = f"measured on {many(dataset.pixels.images, 'image')} while sharding"
     return Pixels(size, dataset.pixels.mean, (red, green, blue)), why

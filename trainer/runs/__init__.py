@@ -1,1 +1,1 @@
-"""The run folder: checkpoints, state, history, curves."""
+"""The run folder: checkpoints, state, start records and curves."""

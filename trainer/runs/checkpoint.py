@@ -1,4 +1,4 @@
-"""Checkpoints: one file with the weights and all that is needed to use them, written atomically."""
+"""Checkpoints: one file with the weights and all metadata needed to use the weights, written atomically."""
 
 import contextlib
 import json
@@ -26,8 +26,8 @@ TRAINING = "training:"  # prefix of the parameters that only training needs
 class Meta:
     """Metadata of the weights: configuration, dataset, classes and input pixels.
 
-    `accuracy` is that on val, None if not measured. `step` counts from the start of the run. `policy` is the pixel
-    policy of the dataset, empty in checkpoints of older versions. `kind` is the record kind.
+    `accuracy` is the val accuracy, None if not measured. `step` is the number of steps since the start of the run.
+    `policy` is the pixel policy of the dataset, empty in checkpoints of older versions. `kind` is the record kind.
     """
 
     config: RunConfig
@@ -41,12 +41,12 @@ class Meta:
     kind: str = "classification"
 
     def to_json(self) -> str:
-        """Return the form stored in the checkpoint."""
+        """Return the JSON text stored in the checkpoint."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Meta":
-        """Parse the stored form; raise ValueError, KeyError or TypeError if it is invalid."""
+        """Parse the JSON text of a checkpoint. Raises ValueError, KeyError or TypeError if the text is invalid."""
         values = json.loads(text)
         values["config"] = RunConfig.from_dict(values["config"])
         values["classes"] = tuple(values["classes"])
@@ -57,7 +57,7 @@ class Meta:
 
 @dataclass(frozen=True)
 class Training:
-    """What a resume needs in addition to the weights: parameters by name, and the state of the run."""
+    """Training state, which a resume needs in addition to the weights: parameters by name and the run state."""
 
     parameters: Mapping[str, Any]
     state: RunState
@@ -65,9 +65,10 @@ class Training:
 
 @until_uninterrupted
 def save(path: Path, weights: Any, meta: Meta, training: Training | None = None) -> None:
-    """Write a checkpoint atomically: to a temporary file that is synced and renamed to `path`.
+    """Write a checkpoint atomically: a temporary file is written, synced and renamed to `path`.
 
-    `weights` is a network, or parameters by name.
+    `weights` is a network, or a dict of parameters by name. `training` is the training state, None if the checkpoint is
+    not for a resume.
     """
     import mindspore
 
@@ -83,12 +84,12 @@ def save(path: Path, weights: Any, meta: Meta, training: Training | None = None)
         with naming(path):
             mindspore.save_checkpoint(entries, str(partial), append_dict=extra, crc_check=True)
             sync(partial)
-            os.chmod(partial, 0o666 & ~_umask())  # MindSpore makes it readable for the owner only
+            os.chmod(partial, 0o666 & ~_umask())  # MindSpore makes the file readable for its owner only
             os.replace(partial, path)
             sync(path.parent)
     finally:
-        for left in (partial, partial.with_suffix(".tmp")):  # MindSpore writes the latter first
-            with contextlib.suppress(OSError):  # the error above is reported; the next process removes them
+        for left in (partial, partial.with_suffix(".tmp")):  # MindSpore writes the .tmp file first
+            with contextlib.suppress(OSError):  # the first error is reported; the next process removes the files
                 left.unlink()
 
 
@@ -103,7 +104,10 @@ def _umask() -> int:
 
 
 def find(path: Path) -> Path:
-    """Return the checkpoint file `path`, or the best one of the run folder `path`. Raise TrainerError if missing."""
+    """Return the checkpoint file `path`, or the best checkpoint of the run folder `path`.
+
+    Raises TrainerError if the checkpoint is missing.
+    """
     file = path / BEST if path.is_dir() else path
     if not file.is_file():
         problem = f"has no {BEST}" if path.is_dir() else "is neither a run folder nor a checkpoint"
@@ -113,16 +117,19 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> tuple[dict[str, Any], Meta]:
-    """Return weights by name, and their metadata.
+    """Return the weights by name and the metadata of the checkpoint `path`.
 
-    Raise ContractError if the file is damaged or from another program, OSError if it cannot be read.
+    Raises ContractError if the file is damaged or from another program, and OSError if the file cannot be read.
     """
     weights, meta, _ = _read(path)
     return weights, meta
 
 
 def load_training(path: Path) -> tuple[dict[str, Any], Meta, Training]:
-    """Return load() and the training state. Raise ContractError as load() does, and if there is no training state."""
+    """Return weights, metadata and training state of the checkpoint `path`.
+
+    Raises the errors of load(), and ContractError if the checkpoint has no training state.
+    """
     weights, meta, training = _read(path)
     if training is None:
         raise ContractError(f"{path} has weights only, so no run can be resumed from it")
@@ -148,22 +155,23 @@ def _read(path: Path) -> tuple[dict[str, Any], Meta, Training | None]:
 
 
 def fill(parameters: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:
-    """Set parameters to the values of the same names. Raise ContractError if the names differ."""
+    """Set each parameter to the value of the same name from `path`. Raises ContractError if the names differ."""
     from mindspore import Tensor
 
     if parameters.keys() != values.keys():
         name = sorted(parameters.keys() ^ values.keys())[0]
-        raise ContractError(f"{path} does not fit the run: '{name}' is in only one of them")
+        raise ContractError(f"{path} does not fit the run: parameter '{name}' is missing on one side")
     for name, parameter in parameters.items():
-        # MindSpore loads scalars with one dimension.
+        # MindSpore loads a scalar as an array of one dimension.
         value = values[name].asnumpy().reshape(parameter.shape)
         parameter.set_data(Tensor(value, parameter.dtype))
 
 
 def restore(network: Any, weights: dict[str, Any], path: Path) -> None:
-    """Load the weights into the network; raise ContractError if names or shapes differ.
+    """Load the weights from `path` into the network. Raises ContractError if names or shapes differ.
 
-    MindSpore's strict_load does not raise on missing parameters (measured on 2.10), so both lists are checked.
+    MindSpore's strict_load does not raise on missing parameters (measured on 2.10), so this function
+    checks the lists of missing and unused names.
     """
     import mindspore
 
@@ -173,4 +181,4 @@ def restore(network: Any, weights: dict[str, Any], path: Path) -> None:
         raise ContractError(f"{path} does not fit the model: {error}") from None
     if missing or unused:
         name = [*missing, *unused][0]
-        raise ContractError(f"{path} does not fit the model: '{name}' is in only one of them")
+        raise ContractError(f"{path} does not fit the model: parameter '{name}' is missing on one side")

@@ -1,4 +1,4 @@
-"""The curves of a run as one SVG: loss, accuracy, learning rate and throughput per epoch. Standard library only."""
+"""Draw loss, accuracy, learning rate and throughput per epoch as one SVG, with the standard library only."""
 
 import json
 import math
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from trainer.errors import TrainerError
 
-WIDTH, HEIGHT = 460, 260  # of a panel, in pixels
-LEFT, RIGHT, TOP, BOTTOM = 64, 20, 52, 40  # around the plot in a panel
+WIDTH, HEIGHT = 460, 260  # size of a panel in pixels
+LEFT, RIGHT, TOP, BOTTOM = 64, 20, 52, 40  # margins of the plot within a panel, in pixels
 INK, FAINT, GRID = "#1f2933", "#616e7c", "#e4e7eb"
-FIRST, SECOND = "#2563eb", "#ea580c"  # blue and orange: distinct for colour-blind readers too
+FIRST, SECOND = "#2563eb", "#ea580c"  # blue and orange, which colour-blind readers can distinguish
 FONT = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: legend, colour, and one value per epoch, None if missing."""
+    """One curve: legend, colour, and one value per epoch. A missing value is None."""
 
     name: str
     colour: str
@@ -26,7 +26,7 @@ class Line:
 
 
 def draw_curves(metrics: Path) -> str:
-    """Return the SVG of a run from its metrics.jsonl; raise TrainerError if that has no epoch."""
+    """Return an SVG of the file metrics.jsonl of a run. Raises TrainerError if the file is invalid or has no epoch."""
     try:
         reports = [json.loads(line) for line in metrics.read_text().splitlines()]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The run folder: names of all its files, locking and cleaning; and the scratch folder for MindSpore's own files."""
+"""The run folder (file names, locking, cleaning), and the scratch folder for files that MindSpore writes."""
 
 import contextlib
 import fcntl
@@ -21,30 +21,30 @@ BOARD = "tensorboard"
 PROFILE = "profile"
 BEST = "best.ckpt"
 LAST = "last.ckpt"
-OLDER = "step-{:09d}.ckpt"  # with --keep above 1; the number is the step
-RESULT = "result.json"  # written last: present means complete
+OLDER = "step-{:09d}.ckpt"  # used if --keep is above 1; the number is the step
+RESULT = "result.json"  # written last, so a run with this file is complete
 NONFINITE = "nonfinite.json"
-AUTOTUNE_CONFIG = "autotune.toml"  # for --config of the next run
-AUTOTUNE_REPORT = "autotune.json"  # as MindSpore wrote it
-EVALUATIONS = "eval"  # a folder per evaluated split, with the next five
+AUTOTUNE_CONFIG = "autotune.toml"  # file for --config of the next run
+AUTOTUNE_REPORT = "autotune.json"  # MindSpore's report, unchanged
+EVALUATIONS = "eval"  # has one folder per evaluated split, with the files of the next three lines
 EVALUATION, CLASSES, CONFUSION, WORST = "report.json", "classes.csv", "confusion.csv", "worst.csv"
-PICTURES = "worst"  # a folder of thumbnails of the worst rows
+PICTURES = "worst"  # folder with thumbnails of the worst rows
 PAGE = "report.html"
 SCRATCH = ".scratch-"
 
 
 def older_checkpoints(run: Path) -> list[Path]:
-    """Return the checkpoints that are stored under their step, oldest first."""
+    """Return the checkpoints whose file names contain the step, oldest first."""
     return sorted(run.glob("step-*.ckpt"))
 
 
 def partial_checkpoint(path: Path) -> Path:
-    """Return the temporary name of a checkpoint while this process writes it."""
+    """Return the temporary path under which this process writes the checkpoint `path`."""
     return path.with_name(f".{path.stem}-{os.getpid()}.ckpt")
 
 
 def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
-    """Return the folder of a new run: `out`, or runs/<dataset name>-<n> with the first free n. Create nothing."""
+    """Return the path of a new run: `out`, or runs/<dataset name>-<n> with the first free n. No folder is created."""
     if out is not None:
         return Path(out).resolve()
     number = 1
@@ -55,10 +55,10 @@ def next_run_folder(out: str | None, dataset_folder: Path) -> Path:
 
 @contextlib.contextmanager
 def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
-    """Create and lock the run's folder, or lock an existing one; yield it.
+    """Create the run folder unless it exists, lock the folder, and yield its path.
 
-    A new folder is removed again if the run fails before its first step. Raise Busy if another process uses the
-    folder, TrainerError if it contains anything but a run.
+    A new folder is removed again if the run fails before its first step. Raises Busy if another process uses the
+    folder, and TrainerError if the folder contains anything but a run.
     """
     folder = _make(out, dataset_folder)
     try:
@@ -69,7 +69,7 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
                 yield folder
             finally:
                 if not existing:
-                    with contextlib.suppress(OSError):  # the error that ended the run is reported
+                    with contextlib.suppress(OSError):  # the error that ended the run is reported instead
                         _remove_start(folder)
     finally:
         with contextlib.suppress(OSError):  # rmdir removes only empty folders
@@ -79,7 +79,7 @@ def run_folder(out: str | None, dataset_folder: Path) -> Iterator[Path]:
 
 
 def _remove_start(folder: Path) -> None:
-    """Empty the folder of a run that logged no step and wrote no checkpoint."""
+    """Remove the files of a run that logged no step and wrote no checkpoint."""
     paths = list(folder.iterdir())
     if all(path.name in (CONFIG, STARTS, BOARD) or (path.name == STEPS and not path.stat().st_size) for path in paths):
         shutil.rmtree(folder / BOARD, ignore_errors=True)
@@ -88,7 +88,7 @@ def _remove_start(folder: Path) -> None:
 
 
 def check_out(out: str | None, dataset_folder: Path) -> Path:
-    """Return next_run_folder; raise TrainerError if a run may not use that folder. Create nothing."""
+    """Return the path from next_run_folder and create no folder. Raises TrainerError if a run may not use the path."""
     folder = next_run_folder(out, dataset_folder)
     if folder.is_relative_to(dataset_folder):
         raise TrainerError(f"{folder} is inside the dataset; give --out another folder")
@@ -105,7 +105,7 @@ def _make(out: str | None, dataset_folder: Path) -> Path:
             folder.mkdir(parents=True, exist_ok=_may_enter(folder))
             return folder
         except FileExistsError:
-            if out is not None:  # otherwise another run has just taken the number
+            if out is not None:  # without `out`, another run has just taken the number
                 raise TrainerError(_taken(folder)) from None
         except OSError as error:
             raise disk_error(error, f"cannot create the run folder {folder}") from None
@@ -117,7 +117,7 @@ def contains_run(folder: Path) -> bool:
 
 
 def _taken(folder: Path) -> str:
-    return f"{folder} already exists; give --out another name, or omit it"
+    return f"{folder} already exists; give --out another name, or omit --out"
 
 
 def _may_enter(folder: Path) -> bool:
@@ -144,7 +144,7 @@ def _sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    # The folder itself is locked: no lock file is left over, and the system unlocks it when the process ends.
+    # The folder itself is locked, so no lock file is left over. The system unlocks the folder when the process ends.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -159,10 +159,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def append_line(path: Path, line: str, durable: bool = True) -> int:
-    """Append a line to a file and return the length of the file in bytes.
+    """Append `line` to the file `path` and return the length of the file in bytes.
 
-    If `durable`, wait until the line is on disk. If an earlier process left an incomplete last line, a line end is
-    added to it first.
+    If `durable` is True, the function waits until the line is on disk. If an earlier process left an incomplete last
+    line, a newline is written first.
     """
     with naming(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -186,10 +186,10 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch(parent: Path | None) -> Iterator[Path]:
-    """Create a folder and make it the working directory; yield its absolute path and remove it at the end.
+    """Create a scratch folder in `parent`, make the folder the working directory, and yield its absolute path.
 
-    MindSpore writes rank_0/, kernel_meta/, rewritten_network/ and images that it cannot decode to the working
-    directory. `parent` None means the system's temporary folder.
+    The folder is removed when the `with` block ends. MindSpore writes rank_0/, kernel_meta/, rewritten_network/ and
+    undecodable images to the working directory. If `parent` is None, the system's temporary folder is the parent.
     """
     before = os.getcwd()
     folder = os.path.abspath(tempfile.mkdtemp(prefix=SCRATCH, dir=parent))
@@ -197,6 +197,6 @@ def scratch(parent: Path | None) -> Iterator[Path]:
         os.chdir(folder)
         yield Path(folder)
     finally:
-        with contextlib.suppress(OSError):  # the folder was removed; nothing uses it any more
+        with contextlib.suppress(OSError):  # the previous working directory was removed
             os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)

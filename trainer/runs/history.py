@@ -1,4 +1,4 @@
-"""The start records of a run: per process the first step, software versions and decisions in effect."""
+"""Start records of a run: first step, software versions and decisions of each process."""
 
 import contextlib
 import importlib.metadata
@@ -22,11 +22,11 @@ PACKAGES = ("mindspore", "numpy", "mindspore-dataprep")
 
 @dataclass(frozen=True)
 class Start:
-    """One process that started a run, or resumed it after step `step`; `at` is the time, UTC, to the second.
+    """Record of a process that started a run (`step` 0) or resumed a run after `step`.
 
-    `software` maps packages to versions, `decisions` is the printed table. `instruction_set` is that of the CPU
-    kernels, empty if not recorded or on another device. `affinity` is the number of cores that the process was allowed
-    to run on, None if not recorded.
+    `at` is the UTC time to the second. `software` maps packages to versions. `decisions` is the printed table of
+    settings. `instruction_set` is the level of the CPU kernels, empty if not recorded or on another device. `affinity`
+    is the number of cores in the affinity mask of the process, None if not recorded.
     """
 
     step: int
@@ -39,7 +39,7 @@ class Start:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Start":
-        """Parse the stored form; raise TypeError, KeyError, ValueError or AttributeError if it is invalid."""
+        """Parse a stored record. Raises TypeError, KeyError, ValueError or AttributeError if the record is invalid."""
         return cls(
             step=int(values["step"]),
             at=str(values["at"]),
@@ -62,7 +62,7 @@ def software() -> dict[str, str]:
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:  # run from its sources
+        except importlib.metadata.PackageNotFoundError:  # the program runs from its sources
             continue
     return versions
 
@@ -75,19 +75,19 @@ def append_start(
     instruction_set: str = "",
     affinity: int | None = None,
 ) -> None:
-    """Append the record of this process to RUN/starts.jsonl: a resume may be on another machine."""
+    """Append the record of this process to RUN/starts.jsonl, because a resume may run on another machine."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     start = Start(step, now, dataset_digest, software(), tuple(decisions), instruction_set, affinity)
     path, line = run / STARTS, asdict(start)
     for decision in line["decisions"]:
-        del decision["notable"]  # concerns the display only
+        del decision["notable"]  # affects the display only
     append_line(path, json.dumps(line))
 
 
 def start_settings(out: str | None) -> StartSettings | None:
-    """Return the settings of the first steps of the run in `out`; None if there is no checkpoint to resume from.
+    """Return the settings with which the run in `out` was started, or None if the run has no checkpoint.
 
-    Of several processes that started at step 0, the last one made those steps. Damaged records are ignored.
+    If several processes started at step 0, the settings of the last process are returned. Damaged records are ignored.
     """
     if out is None or not ((Path(out) / LAST).exists() or older_checkpoints(Path(out))):
         return None
@@ -114,7 +114,7 @@ def _number(kind: Callable[[str], Number], text: str | None) -> Number | None:
 
 
 def _recorded_optimizer(path: Path) -> str | None:
-    # Earlier versions had one default for all models, recorded only in config.json.
+    # Earlier versions had one default optimizer for all models, recorded only in config.json.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         name = json.loads(path.read_text()).get("optimizer")
         return name if isinstance(name, str) else None

@@ -1,4 +1,4 @@
-"""Points at which tests can kill a run, so that a kill is reproducible and does not depend on time."""
+"""Points at which tests can kill a run, so that the kill is reproducible and does not depend on timing."""
 
 import os
 import signal

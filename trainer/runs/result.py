@@ -1,20 +1,21 @@
-"""The result of a run; its file in the run folder is written last."""
+"""Result of a run, stored in result.json, the last file that a run writes."""
 
 import json
 from dataclasses import asdict, dataclass
 
-MANY_SKIPPED = 0.1  # share of skipped updates at which a run ends with a warning
-HARDLY_MOVED = 0.9  # share at which it ends with exit code 1
+MANY_SKIPPED = 0.1  # fraction of skipped updates at which a run ends with a warning
+HARDLY_MOVED = 0.9  # fraction of skipped updates at which a run ends with exit code 1
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a run. Accuracies are those on val, None without one; `run` is the run folder.
+    """Result of a run in the folder `run`. Accuracies are val accuracies, None without a val split.
 
-    `epochs` and `steps` are those trained, fewer than requested after early stopping. `seconds` includes all processes
-    of the run. `data_wait` is the share of the training time, without evaluation, spent waiting for data; `bound` is
-    the bottleneck: feed, compute or balanced. Both and `images_per_s` are None if not measured. `skipped` of the
-    `updates` were skipped because a gradient overflowed; `warning` is set if they were many.
+    `epochs` and `steps` count trained epochs and steps, fewer than requested after early stopping. `seconds` is the
+    total time of all processes of the run. `data_wait` is the fraction of the training time, without evaluation, spent
+    waiting for data. `bound` is the bottleneck: feed, compute or balanced. `images_per_s`, `data_wait` and `bound` are
+    None if not measured. `updates` counts all updates, `skipped` the updates that were skipped because a gradient
+    overflowed. `warning` is set if many updates were skipped.
     """
 
     run: str
@@ -35,7 +36,7 @@ class TrainResult:
 
     @property
     def learnt(self) -> bool:
-        """True if enough updates were applied. The run is complete either way."""
+        """True if enough updates were applied. A run without enough updates is complete too."""
         return self.skipped < HARDLY_MOVED * max(self.updates, 1)
 
     def to_json(self) -> str:
@@ -44,14 +45,14 @@ class TrainResult:
 
     @classmethod
     def from_json(cls, text: str) -> "TrainResult":
-        """Parse the content of result.json; raise ValueError or TypeError if it is invalid."""
+        """Parse the content of result.json. Raises ValueError or TypeError if the content is invalid."""
         return cls(**json.loads(text))
 
 
 def warn_of_skipped(skipped: int, updates: int, advice: str) -> str | None:
     """Return a warning if many updates were skipped because of overflows, else None.
 
-    A dynamic loss scale skips a few updates while it adapts, which is no reason to warn.
+    The warning ends with `advice`. A few skipped updates are normal while a dynamic loss scale adapts.
     """
     share = skipped / max(updates, 1)
     if share < MANY_SKIPPED:

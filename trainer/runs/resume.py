@@ -1,4 +1,4 @@
-"""Decide if a request starts a run, resumes one, or names a complete one. Imports no MindSpore."""
+"""Decide whether a request starts a run, resumes a run, or names a complete run. MindSpore is not imported."""
 
 import dataclasses
 import json
@@ -13,24 +13,24 @@ from trainer.errors import TrainerError, WrongUsage
 from trainer.runs.folder import CONFIG, RESULT, RUNS, contains_run
 from trainer.runs.result import TrainResult
 
-MAX_BYTES = 16 << 20  # of config.json and result.json
-# Options without effect on the results. The dataset may have moved: its digest is compared instead.
+MAX_BYTES = 16 << 20  # size limit of config.json and result.json
+# Options without effect on the results. The dataset may have moved, so its digest is compared instead of its path.
 FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind", "prefetch"}
-# A run resumes with its first number of workers unless another one is requested, which gives a warning.
+# A resumed run keeps its number of workers. If another number is requested, a warning is shown.
 FREE |= {"workers"}
-OLD_DEFAULTS = {"optimizer": "adamw"}  # recorded by earlier versions if none was requested
+OLD_DEFAULTS = {"optimizer": "adamw"}  # recorded by earlier versions if no optimizer was requested
 
 
 def find_run(config: RunConfig) -> RunConfig:
-    """Return `config` with `out` set, for --resume without --out, to the latest unfinished run of the same options.
+    """Return `config`; for --resume without --out, `out` is set to the latest unfinished run with the same options.
 
-    Raise TrainerError if --resume has no run to resume.
+    Raises TrainerError if no run can be resumed.
     """
     if not config.resume:
         return config
     if config.out is not None:
         if not contains_run(Path(config.out)):
-            raise WrongUsage(f"--resume: {config.out} has no run to resume; omit --resume to start one")
+            raise WrongUsage(f"--resume: {config.out} has no run to resume; omit --resume to start a run")
         return config
     name = Path(config.dataset).resolve().name or "dataset"
     numbered = [path for path in RUNS.glob(f"{name}-*") if path.name.removeprefix(f"{name}-").isdecimal()]
@@ -43,9 +43,9 @@ def find_run(config: RunConfig) -> RunConfig:
 
 
 def finished(config: RunConfig) -> TrainResult | None:
-    """Return the result of the run in --out if it is complete, else None.
+    """Return the result of the run in --out if the run is complete, else None.
 
-    Raise TrainerError if that run has other options, ContractError if it used another dataset.
+    Raises TrainerError if the run has other options, and ContractError if the run used another dataset.
     """
     if config.out is None or not contains_run(Path(config.out)):
         return None
@@ -75,7 +75,7 @@ def same_data(folder: Path, before: str, now: str) -> None:
 
 
 def _difference(folder: Path, config: RunConfig) -> tuple[str, str, str] | None:
-    """Return (name, old value, new value) of the first option that differs from the run's, or None."""
+    """Return (name, old value, new value) of the first option that differs from the run in `folder`, or None."""
     path = folder / CONFIG
     try:
         before = RunConfig.from_dict(json.loads(read_regular(path, MAX_BYTES)))

@@ -1,4 +1,4 @@
-"""The state of a run without its tensors, as needed for a resume. Plain data, stored as JSON."""
+"""State of a run that a resume needs, without tensors, stored as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -7,13 +7,14 @@ from typing import Any
 
 @dataclass
 class RunState:
-    """The state of a run. `step` counts batches from its start, over all epochs and processes.
+    """State of a run. `step` counts batches from the start of the run, over all epochs and processes.
 
     `evaluated` is False if an epoch was trained but its evaluation was interrupted. `metrics_bytes` is the length of
-    metrics.jsonl at this point; a resume drops later lines. `meter` has the measurements of the current epoch, `last`
-    the report of the last whole epoch. `best_epoch` is 0 before the first evaluation; `best_accuracy` is None without
-    a val split; `rise_epoch` is the last epoch with a new highest accuracy. `seconds` is the time spent so far;
-    `wait_s` and `work_s` are the seconds of waiting for data and of training in whole epochs, over `timed_steps`.
+    metrics.jsonl when the state was saved; a resume drops later lines. `meter` has the measurements of the current
+    epoch. `last` is the report of the last complete epoch. `best_epoch` is 0 before the first evaluation.
+    `best_accuracy` is None without a val split. `rise_epoch` is the last epoch with a new highest accuracy. `seconds`
+    is the time spent so far. In complete epochs, `wait_s` seconds were spent waiting for data and `work_s` seconds
+    training. `timed_steps` is the number of steps in `wait_s` and `work_s`.
     """
 
     step: int = 0
@@ -30,18 +31,18 @@ class RunState:
     last: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the form stored in a checkpoint."""
+        """Return the JSON text stored in a checkpoint."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "RunState":
-        """Parse the stored form; raise ValueError or TypeError if it is invalid."""
+        """Parse the JSON text of a state. Raises ValueError or TypeError if the text is invalid."""
         return cls(**json.loads(text))
 
     def improves(self, epoch: int, accuracy: float | None) -> bool:
-        """Record an epoch's val accuracy; return True if it is the best so far, or equal to it.
+        """Record the val accuracy of `epoch`; return True unless an earlier epoch had a higher accuracy.
 
-        Without a val split every epoch is the best so far.
+        Without a val split, `accuracy` is None and every epoch counts as the best epoch so far.
         """
         before = self.best_accuracy
         if accuracy is None or before is None or accuracy > before:
@@ -52,15 +53,15 @@ class RunState:
         return True
 
     def add_times(self, wait_s: float, work_s: float, steps: int) -> None:
-        """Add the times of an epoch in seconds, without evaluation."""
+        """Add the waiting and training times of an epoch in seconds, without evaluation, and the epoch's steps."""
         self.wait_s += wait_s
         self.work_s += work_s
         self.timed_steps += steps
 
     def is_over(self, total_steps: int, steps: int, patience: int | None) -> bool:
-        """Return True if all steps are trained and evaluated, or val has not improved for `patience` epochs.
+        """Return True after the last evaluation, or if val accuracy has not improved for `patience` epochs.
 
-        `steps` is the length of an epoch.
+        `total_steps` is the number of steps of the run, `steps` the number of steps per epoch.
         """
         if self.step == 0 or self.step % steps or not self.evaluated:
             return False

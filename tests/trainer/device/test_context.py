@@ -58,7 +58,7 @@ def test_level_that_is_given_is_obeyed_on_cpu() -> None:
     assert effect.precision.amp_level == "O2"
     assert effect.precision.scaler is not None
     assert line(effect, "amp level") == Decision(
-        "amp level", "O2", "O2", "requested, though float16 costs about twice on CPU"
+        "amp level", "O2", "O2", "requested, though float16 takes about twice the time on CPU"
     )
 
 

@@ -136,9 +136,9 @@ def test_resume_keeps_the_kernels(processor: Processor, begun: str, cap: str | N
         ),
         (replace(NARROW, best=None), StartSettings("AVX2", "2.10.0"), "not x86", "'AVX2', which this CPU lacks"),
         (WIDE, StartSettings("not x86", "2.10.0"), "AVX2", "'not x86', which this CPU lacks"),
-        (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX makes them 'AVX'"),
+        (by_user("AVX"), StartSettings("AVX2", "2.10.0"), "AVX", "but ONEDNN_MAX_CPU_ISA=AVX selects 'AVX'"),
         (WIDE, StartSettings("AVX512_CORE", "2.8.0"), "AVX2", "was started on MindSpore 2.8.0, now it is 2.10.0"),
-        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not record its CPU kernels; unless they were AVX2"),
+        (WIDE, StartSettings("", "2.10.0"), "AVX2", "did not record its CPU kernels; unless the kernels were AVX2"),
     ],
 )
 def test_inexact_resume_gives_the_reason(processor: Processor, begun: StartSettings, level: str, why: str) -> None:

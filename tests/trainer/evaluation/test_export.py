@@ -100,7 +100,7 @@ def test_resnet_is_written_as_onnx(cpu: InEffect, tmp_path: Path) -> None:
 
 def test_air_needs_ascend() -> None:
     check_export("air", "Ascend")
-    with pytest.raises(TrainerError, match="AIR on Ascend only, and this is CPU: use --format mindir"):
+    with pytest.raises(TrainerError, match="AIR on Ascend only, and the device is CPU; use --format mindir"):
         check_export("air", "CPU")
 
 

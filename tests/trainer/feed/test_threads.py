@@ -64,7 +64,7 @@ def test_readers_are_limited_by_open_files() -> None:
 
 def test_too_many_files_are_rejected_with_the_limit() -> None:
     with pytest.raises(
-        TrainerError, match=r"reading 500 files at once needs 1256 open files, .* limit is 1024; raise it"
+        TrainerError, match=r"reading 500 files at once needs 1256 open files, .* limit is 1024; raise the limit"
     ):
         decide_feed(None, None, 8, None, 1024, Demand(500, 1, 1, 1))
 
@@ -91,10 +91,10 @@ def test_resume_keeps_the_number_of_workers() -> None:
             None,
             9,
             2,
-            "this run was started with 9 workers, too many for MindSpore on a host of 4 cores; with 2 the weights",
+            "this run was started with 9 workers, too many for MindSpore on a host of 4 cores; with 2 workers the",
         ),
-        (3, 1, 3, "this run was started with 1 worker, but --workers 3 makes it 3; the weights"),
-        (None, None, 2, "this run has no record of its number of workers; unless it was 2, the weights"),
+        (3, 1, 3, "this run was started with 1 worker, but --workers 3 gives 3; use --workers 1, or the weights"),
+        (None, None, 2, "this run has no record of its number of workers; unless the number was 2, the weights"),
     ],
 )
 def test_resume_with_other_workers_gives_a_warning(

@@ -132,7 +132,7 @@ def test_training_state_is_restored_separately_from_the_weights(tmp_path: Path, 
     checkpoint.fill(filled, training.parameters, path)
     for name, value in state(7).items():
         np.testing.assert_array_equal(filled[name].asnumpy(), value.asnumpy())
-    with pytest.raises(ContractError, match="'p0' is in only one"):
+    with pytest.raises(ContractError, match="'p0' is missing on one side"):
         checkpoint.fill({"p1": filled["p1"], "p2": filled["p2"]}, training.parameters, path)
 
 

@@ -1,6 +1,6 @@
-"""The built-in models by name.
+"""Table of the built-in models by name.
 
-`mindcv:NAME` is a model of the package mindcv. Any other name is `module:factory`, a function of the user that takes
+`mindcv:NAME` is a model of the package mindcv. Any other name is `module:factory`, a user's function that takes
 num_classes=N and optionally image_size=S.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from trainer.config import find_function, is_own
 from trainer.errors import WrongUsage, nearest
 
-# name -> module:factory. Imported at first use, because models import MindSpore.
+# name -> module:factory. The modules are imported at first use, because models import MindSpore.
 MODELS = {
     "tiny": "trainer.nn.models.tiny:tiny",
     "resnet18": "trainer.nn.models.resnet:resnet18",
@@ -27,7 +27,7 @@ MINDCV = "mindcv:"
 
 
 def check_model_name(name: str) -> None:
-    """Raise WrongUsage unless `name` is in the table or has the form `module:factory`. Imports nothing."""
+    """Raise WrongUsage unless `name` is built in or has the form `module:factory`. The model is not imported."""
     if name not in MODELS and not is_own(name):
         raise WrongUsage(f"unknown model '{name}'; {nearest(name, MODELS)}, mindcv:NAME, or your own module:factory")
 
@@ -35,7 +35,7 @@ def check_model_name(name: str) -> None:
 def find_factory(name: str, folder: Path) -> Callable[..., Any]:
     """Return the factory of the model `name`; a user's module is also searched for in `folder`.
 
-    Raises TrainerError if there is no such module or function; an error inside the module keeps its traceback.
+    Raises TrainerError if the module or function does not exist. An error inside the module keeps its traceback.
     """
     check_model_name(name)
     if name.startswith(MINDCV):

@@ -5,7 +5,7 @@ from mindspore.common.initializer import TruncatedNormal, initializer
 
 WIDTHS = (96, 192, 384, 768)
 DEPTHS = (3, 3, 9, 3)
-FIRST_SCALE = 1e-6  # so that each block is initially close to its shortcut
+FIRST_SCALE = 1e-6  # small, so that each block is initially close to its shortcut
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int, group: int = 1) -> nn.Conv2d:
@@ -21,7 +21,7 @@ def _dense(inputs: int, outputs: int) -> nn.Dense:
 
 
 class ChannelNorm(nn.Cell):  # type: ignore[misc]
-    """LayerNorm over the channels of each pixel: (N, channels, H, W) -> same."""
+    """LayerNorm over the channels of each pixel: (N, channels, H, W) -> same shape."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class ChannelNorm(nn.Cell):  # type: ignore[misc]
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    """7x7 depthwise filter, LayerNorm and two dense layers per pixel, with a shortcut: (N, width, H, W) -> same."""
+    """7x7 depthwise filter, LayerNorm, two dense layers per pixel and a shortcut: (N, width, H, W) -> same shape."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class Block(nn.Cell):  # type: ignore[misc]
 
 
 class ConvNeXt(nn.Cell):  # type: ignore[misc]
-    """Stem of 4x4 patches, four stages of blocks with downsampling between, global average, LayerNorm, dense layer.
+    """Stem of 4x4 patches, four stages of blocks, downsampling between stages, global average, LayerNorm, dense layer.
 
-    Without the stochastic depth of the paper, whose random state cannot be restored in a resume. Input float32
-    (N, 3, S, S), S >= 32, designed for 224; output logits float32 (N, num_classes).
+    The paper's stochastic depth is left out, because a resume cannot restore its random state. The input is float32
+    (N, 3, S, S) with S >= 32, designed for S = 224. The output is float32 logits (N, num_classes).
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -76,5 +76,5 @@ class ConvNeXt(nn.Cell):  # type: ignore[misc]
 
 
 def convnext_tiny(num_classes: int) -> ConvNeXt:
-    """ConvNeXt-Tiny: 28,589,128 trainable parameters at 1000 classes."""
+    """Return a ConvNeXt-Tiny with 28,589,128 trainable parameters at 1000 classes."""
     return ConvNeXt(num_classes)

@@ -1,8 +1,9 @@
-"""Maps MindCV's parameter names to those of the built-in models, so that --init takes its published checkpoints.
+"""Map MindCV's parameter names to names of the built-in models, so that --init accepts MindCV's checkpoints.
 
-The names are those of mindcv 0.3 (models/resnet.py, mobilenetv3.py, convnext.py), which is not imported. At some image
-sizes its models differ, see `agreeing_size`. Measured against mindcv 0.3 on MindSpore 2.10: outputs of the ResNets are
-equal, of MobileNetV3 within 1e-5, of ConvNeXt within 2e-4 (MindCV approximates GELU by tanh).
+The names are from mindcv 0.3 (models/resnet.py, mobilenetv3.py, convnext.py); the package is not imported. MindCV's
+models differ at some image sizes, see `agreeing_size`. Outputs were compared with mindcv 0.3 on MindSpore 2.10. ResNet
+outputs are equal, MobileNetV3 outputs agree within 1e-5, and ConvNeXt outputs within 2e-4, because MindCV approximates
+GELU by tanh.
 """
 
 import re
@@ -11,13 +12,13 @@ from typing import Any
 
 Rename = Callable[[str], str]
 MINDCV_NAMES = {"mobilenet_v3": "mobilenet_v3_large_100"}  # models with another name in MindCV
-OUR_EPSILON, THEIR_EPSILON = 1e-3, 1e-5  # norms of MobileNetV3: as published; MindSpore's default
+OUR_EPSILON, THEIR_EPSILON = 1e-3, 1e-5  # epsilon of MobileNetV3's norms: published; MindSpore's default
 
 
 def from_mindcv(model: str, names: Iterable[str]) -> dict[str, str]:
-    """Map the names in a checkpoint of MindCV's `model` to those of the built-in model.
+    """Return a map from parameter names in a MindCV checkpoint of `model` to names in the built-in model.
 
-    Empty if MindCV has no such model, or the names are not MindCV's. Unknown names are mapped to themselves.
+    The map is empty if MindCV has no such model or if the names are not MindCV's. An unknown name is mapped to itself.
     """
     given = list(names)
     for prefix, (mark, family) in FAMILIES.items():
@@ -28,10 +29,10 @@ def from_mindcv(model: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def agreeing_size(model: str, image_size: int) -> int:
-    """Return the smallest size >= `image_size`, in pixels, at which MindCV's and the built-in model are equal.
+    """Return the smallest size >= `image_size`, in pixels, at which MindCV's model equals the built-in model.
 
-    For features with an even side, MindCV pads one side only: in the ResNets before maximum pooling, in MobileNetV3 in
-    the four downsampling blocks. Its ConvNeXt pads images whose side is not a multiple of 32.
+    MindCV pads only one side of features with an even side: before max pooling in ResNets, and in the four downsampling
+    blocks of MobileNetV3. MindCV's ConvNeXt pads images whose side is not a multiple of 32.
     """
     agrees: Callable[[int], bool] = lambda size: True  # noqa: E731
     if model.startswith("resnet"):
@@ -44,9 +45,10 @@ def agreeing_size(model: str, image_size: int) -> int:
 
 
 def fold_epsilon(model: str, weights: dict[str, Any]) -> None:
-    """Correct `weights`, under the built-in names, for MindCV's smaller epsilon in the norms of MobileNetV3.
+    """Correct `weights` in place for MindCV's smaller epsilon in the norms of MobileNetV3.
 
-    A norm divides by sqrt(variance + epsilon), so gamma is multiplied by the ratio. Changes parameters in place.
+    `weights` maps names in the built-in model to parameters. A norm divides by sqrt(variance + epsilon), so gamma is
+    multiplied by the ratio of the two roots.
     """
     if not model.startswith("mobilenet_v3"):
         return
@@ -60,7 +62,7 @@ def fold_epsilon(model: str, weights: dict[str, Any]) -> None:
 
 
 def _resnet(names: list[str]) -> Rename:
-    """Blocks are numbered over all stages; convolution, norm and ReLU are three consecutive cells."""
+    """Return the rename function for ResNets; the built-in model numbers blocks over all stages."""
     numbers = _block_numbers(r"layer(\d)\.(\d+)\.", names)
 
     def rename(name: str) -> str:
@@ -75,7 +77,7 @@ def _resnet(names: list[str]) -> Rename:
 
 
 def _mobilenet(names: list[str]) -> Rename:
-    """MindCV has one list of cells: stem, 15 blocks from index 3, last convolution and its norm."""
+    """Return the rename function for MobileNetV3; MindCV has blocks and last convolution in one list of cells."""
 
     def rename(name: str) -> str:
         if match := re.fullmatch(r"features\.(\d+)\.layers\.(.+)", name):
@@ -89,7 +91,7 @@ def _mobilenet(names: list[str]) -> Rename:
 
 
 def _convnext(names: list[str]) -> Rename:
-    """MindCV alternates stages of blocks with pairs of norm and downsampling convolution; here they are one list."""
+    """Return the rename function for ConvNeXt; in MindCV, stages have odd and downsampling cells even numbers."""
     numbers = _block_numbers(r"feature\.([1-9])\.(\d+)\.", names)
     cells = {"gamma_": "gamma", "dwconv": "filter", "pwconv1": "widen", "pwconv2": "narrow"}
 
@@ -106,7 +108,7 @@ def _convnext(names: list[str]) -> Rename:
 
 
 def _block_numbers(pattern: str, names: list[str]) -> dict[tuple[int, int], int]:
-    """Map each (stage, block) to its number over all stages."""
+    """Return the number of each (stage, block), counted over all stages."""
     blocks = {(int(match[1]), int(match[2])) for name in names if (match := re.match(pattern, name))}
     return {block: number for number, block in enumerate(sorted(blocks))}
 

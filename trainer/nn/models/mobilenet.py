@@ -10,7 +10,7 @@ FEATURES, HIDDEN = 960, 1280  # widths before and after the first dense layer
 
 @dataclass(frozen=True)
 class Block:
-    """One row of the paper's table; `swish` selects hard swish, otherwise ReLU."""
+    """One row of the architecture table of the paper; `swish` selects hard swish instead of ReLU."""
 
     kernel: int
     inner: int
@@ -48,13 +48,13 @@ def _layer(inputs: int, outputs: int, kernel: int, stride: int = 1, group: int =
 
 
 def _squeezed(channels: int) -> int:
-    """Return a quarter of the channels, rounded to a multiple of 8 that is at most a tenth less."""
+    """Return a quarter of the channels, rounded to a multiple of 8 and lowered by at most 10 %."""
     nearest = max(8, (channels // 4 + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * (channels // 4) else nearest + 8
 
 
 class Squeeze(nn.Cell):  # type: ignore[misc]
-    """Squeeze-and-excite: (N, channels, H, W) -> same."""
+    """Squeeze-and-excite: (N, channels, H, W) -> same shape."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Squeeze(nn.Cell):  # type: ignore[misc]
 
 
 class Inverted(nn.Cell):  # type: ignore[misc]
-    """Inverted residual: widen by 1x1, depthwise filter, narrow by 1x1; a shortcut if the shape stays the same."""
+    """Inverted residual: 1x1 expansion, depthwise filter, 1x1 projection; a shortcut if the shape is unchanged."""
 
     def __init__(self, inputs: int, block: Block) -> None:
         super().__init__()
@@ -92,8 +92,8 @@ class Inverted(nn.Cell):  # type: ignore[misc]
 class MobileNetV3(nn.Cell):  # type: ignore[misc]
     """Stem, fifteen inverted blocks, global average, two dense layers.
 
-    Without the dropout of the paper, whose random state cannot be restored in a resume. Input float32 (N, 3, S, S),
-    designed for S = 224; output logits float32 (N, num_classes).
+    The paper's dropout is left out, because a resume cannot restore its random state. The input is float32
+    (N, 3, S, S), designed for S = 224. The output is float32 logits (N, num_classes).
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -111,5 +111,5 @@ class MobileNetV3(nn.Cell):  # type: ignore[misc]
 
 
 def mobilenet_v3(num_classes: int) -> MobileNetV3:
-    """MobileNetV3-Large: 5,483,032 trainable parameters at 1000 classes."""
+    """Return a MobileNetV3-Large with 5,483,032 trainable parameters at 1000 classes."""
     return MobileNetV3(num_classes)

@@ -1,4 +1,4 @@
-"""ResNet-18 to -152 (He et al. 2015), with the stride of a bottleneck in its 3x3 convolution: the common "v1.5"."""
+"""ResNet-18 to ResNet-152 (He et al. 2015), with the stride in the 3x3 convolution of a bottleneck ("v1.5")."""
 
 from mindspore import Tensor, nn
 from mindspore.common.initializer import HeNormal
@@ -12,7 +12,7 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 
 
 class Residual(nn.Cell):  # type: ignore[misc]
-    """`convolutions` plus a shortcut, then ReLU: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
+    """Convolutions plus a shortcut, then ReLU: (N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
 
     def __init__(self, convolutions: nn.SequentialCell, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def _bottleneck(inputs: int, width: int, stride: int) -> Residual:
 class ResNet(nn.Cell):  # type: ignore[misc]
     """Stem, four stages of residual blocks, global average, one dense layer.
 
-    Input float32 (N, 3, S, S), designed for S = 224; output logits float32 (N, num_classes).
+    The input is float32 (N, 3, S, S), designed for S = 224. The output is float32 logits (N, num_classes).
     """
 
     def __init__(self, blocks: tuple[int, int, int, int], bottleneck: bool, num_classes: int) -> None:
@@ -67,25 +67,25 @@ class ResNet(nn.Cell):  # type: ignore[misc]
 
 
 def resnet18(num_classes: int) -> ResNet:
-    """ResNet-18: 11,689,512 trainable parameters at 1000 classes."""
+    """Return a ResNet-18 with 11,689,512 trainable parameters at 1000 classes."""
     return ResNet((2, 2, 2, 2), bottleneck=False, num_classes=num_classes)
 
 
 def resnet34(num_classes: int) -> ResNet:
-    """ResNet-34: 21,797,672 trainable parameters at 1000 classes."""
+    """Return a ResNet-34 with 21,797,672 trainable parameters at 1000 classes."""
     return ResNet((3, 4, 6, 3), bottleneck=False, num_classes=num_classes)
 
 
 def resnet50(num_classes: int) -> ResNet:
-    """ResNet-50: 25,557,032 trainable parameters at 1000 classes."""
+    """Return a ResNet-50 with 25,557,032 trainable parameters at 1000 classes."""
     return ResNet((3, 4, 6, 3), bottleneck=True, num_classes=num_classes)
 
 
 def resnet101(num_classes: int) -> ResNet:
-    """ResNet-101: 44,549,160 trainable parameters at 1000 classes."""
+    """Return a ResNet-101 with 44,549,160 trainable parameters at 1000 classes."""
     return ResNet((3, 4, 23, 3), bottleneck=True, num_classes=num_classes)
 
 
 def resnet152(num_classes: int) -> ResNet:
-    """ResNet-152: 60,192,808 trainable parameters at 1000 classes."""
+    """Return a ResNet-152 with 60,192,808 trainable parameters at 1000 classes."""
     return ResNet((3, 8, 36, 3), bottleneck=True, num_classes=num_classes)

@@ -1,4 +1,4 @@
-"""Vision transformer on patches of 16 x 16 pixels (Dosovitskiy et al. 2021), the small one of Touvron et al. 2021."""
+"""Vision transformer with patches of 16x16 pixels (Dosovitskiy et al. 2021), small variant of Touvron et al. 2021."""
 
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore import dtype as mstype
@@ -14,7 +14,7 @@ def _dense(inputs: int, outputs: int) -> nn.Dense:
 
 
 class Attention(nn.Cell):  # type: ignore[misc]
-    """Self-attention with `heads` heads: (N, tokens, width) -> same."""
+    """Self-attention with `heads` heads: (N, tokens, width) -> same shape."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class Attention(nn.Cell):  # type: ignore[misc]
         batch, count, _ = tokens.shape
         qkv = self.qkv(tokens).reshape(batch, count, 3, self.heads, self.head_width).transpose(2, 0, 3, 1, 4)
         scores = ops.matmul(qkv[0] * self.scale, qkv[1].transpose(0, 1, 3, 2))
-        # In float32: a float16 softmax over many tokens loses small values.
+        # The softmax runs in float32, because a float16 softmax over many tokens loses small values.
         shares = ops.cast(ops.softmax(ops.cast(scores, self.float32), -1), scores.dtype)
         return self.out(ops.matmul(shares, qkv[2]).transpose(0, 2, 1, 3).reshape(batch, count, self.width))
 
 
 class Block(nn.Cell):  # type: ignore[misc]
-    """Attention and two dense layers, each after a LayerNorm and with a shortcut: (N, tokens, width) -> same."""
+    """Attention and two dense layers, each with LayerNorm before and a shortcut: (N, tokens, width) -> same shape."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -56,8 +56,8 @@ class Block(nn.Cell):  # type: ignore[misc]
 class VisionTransformer(nn.Cell):  # type: ignore[misc]
     """Class token and patch tokens with learned positions, blocks, and a dense layer on the class token.
 
-    Input float32 (N, 3, S, S) with S equal to `image_size`, because each patch has its own position; output logits
-    float32 (N, num_classes).
+    The input is float32 (N, 3, S, S) with S equal to `image_size`, because each patch has a learned position. The
+    output is float32 logits (N, num_classes).
     """
 
     def __init__(self, num_classes: int, image_size: int) -> None:
@@ -83,7 +83,7 @@ class VisionTransformer(nn.Cell):  # type: ignore[misc]
 
 
 def vit_small(num_classes: int, image_size: int) -> VisionTransformer:
-    """ViT-S/16: 22,050,664 trainable parameters at 1000 classes and 224 pixels.
+    """Return a ViT-S/16 with 22,050,664 trainable parameters at 1000 classes and 224 pixels.
 
     Raises TrainerError if the patches do not cover `image_size`.
     """

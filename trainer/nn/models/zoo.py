@@ -1,4 +1,4 @@
-"""The models of the package mindcv, if it is installed."""
+"""Models of the optional package mindcv."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from trainer.errors import TrainerError, WrongUsage, nearest
 
 
 def mindcv_factory(name: str) -> Callable[..., Any]:
-    """Return a factory of mindcv's model `name`, untrained, that takes num_classes=N.
+    """Return a factory of the untrained mindcv model `name`; the factory takes num_classes=N.
 
     Raises TrainerError if mindcv is missing, does not load with this MindSpore, or has no such model.
     """
@@ -15,7 +15,7 @@ def mindcv_factory(name: str) -> Callable[..., Any]:
         import mindcv
     except ModuleNotFoundError as error:
         if error.name != "mindcv":
-            raise TrainerError(f"mindcv does not load: it needs the package '{error.name}'; pip install it") from error
+            raise TrainerError(f"mindcv does not load: the package '{error.name}' is missing; install it") from error
         raise TrainerError(f"model 'mindcv:{name}' needs the package mindcv: pip install mindcv") from None
     except (ImportError, AttributeError) as error:
         raise TrainerError(f"mindcv does not load with this MindSpore ({error}); try: pip install -U mindcv") from error
@@ -30,7 +30,7 @@ def mindcv_factory(name: str) -> Callable[..., Any]:
 
 
 def _suggestion(name: str, known: set[str]) -> str:
-    # mindcv has hundreds of models: suggest only those with the same first letters.
+    # mindcv has hundreds of models, so only models with the same first letters are suggested.
     similar = {model for model in known if model[:4] == name[:4]}
     return (
         nearest(name, similar) if similar else "list them with: python -c 'import mindcv; print(mindcv.list_models())'"

@@ -24,7 +24,7 @@ class ClassScores(Scores):
 
     @property
     def headline(self) -> float:
-        """Accuracy: the share of rows whose highest logit is their label."""
+        """Accuracy: the fraction of rows whose label has the highest logit."""
         return self.correct / self.rows
 
 
@@ -47,7 +47,7 @@ def cross_entropy(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> "NDArr
 
 
 def score(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> ClassScores:
-    """Score logits (N, classes) against labels (N,)."""
+    """Return the scores of logits (N, classes) against labels (N,)."""
     correct = int((logits.argmax(axis=1) == labels).sum())
     return ClassScores(len(labels), float(cross_entropy(logits, labels).sum()), correct)
 

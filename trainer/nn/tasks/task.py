@@ -1,4 +1,4 @@
-"""Task: how records of one kind are trained on and scored."""
+"""Task: the loss, the scores and the dataset checks of one record kind."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Sums = TypeVar("Sums", bound="Scores")
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over rows. A subclass may add int and float fields; batches and ranks are summed field by field."""
+    """Sums over rows. A subclass may add int and float fields. Scores of batches and ranks are added field by field."""
 
     rows: int = 0
     loss_sum: float = 0.0
@@ -29,19 +29,20 @@ class Scores:
 
     @property
     def headline(self) -> float:
-        """The metric that selects the best weights, reported as val accuracy: 0 to 1, higher is better."""
+        """Metric that selects the best weights and is reported as val accuracy, from 0 to 1; higher is better."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Task:
-    """One record kind in training. Its module imports MindSpore and NumPy inside functions only.
+    """Training and scoring of one record kind. A task's module imports MindSpore and NumPy inside functions only.
 
-    `outputs` returns the width of the network's output, given the dataset's classes. `loss` returns a cell that maps
-    (outputs, targets) to a float32 scalar. `score` takes arrays, outputs (N, width) and targets (N,); `no_scores` is
-    the sum over no rows. `columns` are the roles of the columns to read: the image, and the target, which has the type
-    of its schema field. `check_dataset` and `check_labels` raise ContractError. `classifies` is True if the outputs are
-    logits of the dataset's classes, which mixup, cutmix, `trainer eval` and `trainer predict` need.
+    `outputs` takes the dataset's classes and returns the width of the network's output. `loss` returns a cell that maps
+    (outputs, targets) to a float32 scalar. `score` takes arrays: outputs (N, width) and targets (N,). `no_scores` has
+    the scores of zero rows. `columns` are the roles of the image column and the target column; targets have the type
+    of the schema field. `check_dataset` and `check_labels` raise ContractError if the dataset cannot be used.
+    `classifies` is True if the outputs are logits of the dataset's classes, as mixup, cutmix, `trainer eval` and
+    `trainer predict` require.
     """
 
     outputs: Callable[[Sequence[str]], int]
