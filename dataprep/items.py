@@ -27,6 +27,7 @@ class Container(NamedTuple):
 
 
 IN_WORK = "\0work/"  # no path contains a NUL character
+UNPACKED = "unpacked"  # folder in .work for containers that the scan unpacks; it is removed when the dataset is sealed
 
 
 class ByteRange(NamedTuple):

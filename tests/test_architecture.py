@@ -24,6 +24,7 @@ ALLOWED_IN = {
     "dataprep/build/decode_check/child.py": {"mindspore"},
     "dataprep/build/engines/dask.py": {"distributed"},
     "dataprep/report/figures.py": {"matplotlib"},
+    "dataprep/sources/archives/streams.py": {"zstandard"},
     "trainer/plan/preview.py": {"PIL"},
     "trainer/report/figures.py": {"matplotlib"},
     "trainer/nn/models/zoo.py": {"mindcv"},

@@ -22,7 +22,7 @@ from dataprep.build.kill_points import kill_point
 from dataprep.build.lock import Lock
 from dataprep.build.receipt import CURRENT, LATE, ROWS, Excluded, Receipt
 from dataprep.errors import DataprepError
-from dataprep.items import Reject
+from dataprep.items import UNPACKED, Reject
 from schemas.dataset import Dataset, RowDigestsFile
 from schemas.layout import DATASET, DUPLICATES, PLAN, REJECTS, ROW_DIGESTS, RUN_LOG, SPLITS, WORK, index_name
 from schemas.storage.files import give_group, listing, sync
@@ -232,6 +232,7 @@ class Workdir:
         write_whole(self.out / DUPLICATES, json_lines(duplicates))
         kill_point("seal.duplicates")
         self._sweep()  # before the manifest, since no job sweeps a complete folder
+        shutil.rmtree(self.folder / UNPACKED, ignore_errors=True)
         write_whole(self.out / DATASET, dataset.to_json())
         kill_point("seal.manifest")
 

@@ -11,6 +11,10 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "tar": "dataprep.sources.archives.layouts:TAR",
+    "tars": "dataprep.sources.archives.layouts:TARS",
+    "zip": "dataprep.sources.archives.layouts:ZIP",
+    "webdataset": "dataprep.sources.archives.webdataset:WEBDATASET",
 }
 
 

@@ -1,0 +1,1 @@
+"""Layouts of archives: tar, tar of tars, zip and WebDataset. Only compressed tars are unpacked."""
