@@ -69,9 +69,14 @@ def image_of(sample: list[Entry], image_field: str | None) -> Entry:
     return images[0]
 
 
-def labels_of(sample: list[Entry], options: SourceOptions) -> Labels:
-    """Return the labels in the texts of a sample. Raises SampleError if the records need others."""
+def labels_of(sample: list[Entry], image: Entry, options: SourceOptions) -> Labels:
+    """Return the labels in the texts of a sample. Raises SampleError if the records need others.
+
+    A name may have further dots, as in a.b.jpg with a.b.cls.
+    """
     texts = {split_extension(entry.path)[1]: entry for entry in sample if entry.content is not None or entry.problem}
+    dotted = split_extension(image.path)[1].rpartition(".")[0] + "."
+    texts |= {name.removeprefix(dotted): entry for name, entry in texts.items() if name.startswith(dotted)}
     values = _json_values(texts.get("json"))
     annotation: dict[str, object] = {}
     class_name, classes = "", []
@@ -162,7 +167,7 @@ def sample_rows(
             used[1].add(image.path)
             if image.problem:
                 raise SampleError(*image.problem)
-            labels = labels_of(sample, options)
+            labels = labels_of(sample, image, options)
         except SampleError as error:
             key, size = (image.path, image.size) if image else (stem, 0)
             yield Reject(path_to_key(key), error.reason, error.detail, size)
