@@ -1,5 +1,6 @@
 """The archives of SOURCE: one file, or the files in a folder and the folders in it."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ class ArchiveFile(NamedTuple):
 def base_of(root: Path) -> bytes:
     """Return the folder of SOURCE, which paths of containers are relative to."""
     folder = root.absolute().parent if root.is_file() else root.absolute()
-    return str(folder).encode("utf-8", "surrogateescape")
+    return os.fsencode(folder)
 
 
 def find_archives(tree: Tree, root: Path, names: re.Pattern[str]) -> Iterator[ArchiveFile | ScanEntry]:

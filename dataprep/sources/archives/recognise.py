@@ -88,7 +88,8 @@ def _archives(root: Path, names: re.Pattern[str]) -> list[ArchiveFile]:
     here = any(names.search(name) for name, is_folder in top if not is_folder)
     for folder in (name for name, is_folder in top if is_folder):
         inside = _names_in(tree, folder)
-        if inside is None or not any(names.search(name) and not is_folder for name, is_folder in inside):
+        files = [name for name, is_folder in inside or () if not is_folder]
+        if not any(map(names.search, files)) or any(map(has_image_name, files)):
             return []
         here = True
     found = find_archives(tree, root, names) if here else ()

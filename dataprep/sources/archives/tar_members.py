@@ -93,21 +93,23 @@ def tar_members(
             continue
         member, at = _member(reader, header, extended.take(), at)
         if header.type not in _SKIPPED:
-            yield _complete(member, end, name)
+            yield member if end is None or at <= end else _complete(member, end, name)
 
 
 def _member(reader: Reader, header: _Header, pax: dict[bytes, bytes], at: int) -> tuple[Member, int]:
     """Return a member whose data starts at `at`, and the offset of the next header."""
-    name, target, size = pax.get(b"path", header.name), pax.get(b"linkpath", header.target), header.size
-    if (given := pax.get(b"size", b"")).isdigit() and len(given) < 19:
-        size = min(int(given), _LARGEST)
+    name, target, size = header.name, header.target, header.size
+    if pax:
+        name, target = pax.get(b"path", name), pax.get(b"linkpath", target)
+        if (given := pax.get(b"size", b"")).isdigit() and len(given) < 19:
+            size = min(int(given), _LARGEST)
     kind = _KINDS.get(header.type, FILE)
     problem = None
     more = header.more
     while more:
         more = reader.read_at(at, BLOCK)[504:505] not in (b"\0", b"")
         at += BLOCK
-    if header.type == b"S" or any(key.startswith(b"GNU.sparse.") for key in pax):
+    if header.type == b"S" or (pax and any(key.startswith(b"GNU.sparse.") for key in pax)):
         name = pax.get(b"GNU.sparse.name", name)
         problem = ("unsupported_format", "it is stored as a sparse file; pack it without --sparse")
     elif header.type in _DEVICES:
@@ -120,9 +122,9 @@ def _member(reader: Reader, header: _Header, pax: dict[bytes, bytes], at: int) -
     return Member(name, kind, at, size, size, target=target, problem=problem), at + _padded(data)
 
 
-def _complete(member: Member, end: int | None, name: str) -> Member:
+def _complete(member: Member, end: int, name: str) -> Member:
     """Return the member, with a problem if the tar ends before its data does."""
-    if end is None or member.kind != FILE or member.offset + member.length <= end:
+    if member.kind != FILE or member.offset + member.length <= end:
         return member
     present = max(0, end - member.offset)
     detail = f"{present} of its {member.size} bytes are in {name}, which is cut"
