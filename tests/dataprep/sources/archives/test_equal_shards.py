@@ -1,12 +1,15 @@
 """The same images give the same shards from folders and from every archive."""
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dataprep import pipeline
 from dataprep.errors import DataprepError, DataRejected, TryLater
 from dataprep.job.dry_run import preview
+from dataprep.job.existing_set import Existing
 from dataprep.options import Budget, ShardOptions, SourceOptions
 from dataprep.sources.detect import detect_layout
 from schemas.dataset import load_dataset
@@ -99,8 +102,6 @@ class Killed(Silent):
 
 
 def pipeline_until_planned(source: Path, out: Path) -> None:
-    from dataprep import pipeline
-
     pipeline.shard(source, out, QUICK, Killed())
 
 
@@ -136,14 +137,24 @@ def test_a_tar_that_changes_after_the_plan_is_not_sealed(raw: Path, tmp_path: Pa
             with source.open("ab") as file:
                 file.write(bytes(512))
 
-    from dataprep import pipeline
-
-    with pytest.raises(DataprepError) as refused:
+    with pytest.raises(DataprepError, match="has changed since the job was planned"):
         pipeline.shard(source, tmp_path / "out", QUICK, Growing())
     assert not (tmp_path / "out" / "dataset.json").exists()
-    assert isinstance(refused.value, TryLater | DataRejected)
     with pytest.raises(DataprepError, match="has changed since"):
         shard(source, tmp_path / "out")
+
+
+def test_a_tar_that_is_removed_after_the_plan_is_absent(raw: Path, tmp_path: Path) -> None:
+    source = pack(raw, tmp_path, "tar")
+
+    class Removing(Silent):
+        def planned(self, plan: object, missing: object) -> None:
+            source.rename(tmp_path / "aside")
+
+    with pytest.raises(TryLater):
+        pipeline.shard(source, tmp_path / "out", QUICK, Removing())
+    (tmp_path / "aside").rename(source)
+    assert shard(source, tmp_path / "out").written == 40
 
 
 def test_a_reject_in_an_archive_is_retried_without_an_error(raw: Path, tmp_path: Path) -> None:
@@ -151,11 +162,6 @@ def test_a_reject_in_an_archive_is_retried_without_an_error(raw: Path, tmp_path:
     source = pack(raw, tmp_path, "tar.gz")
     shard(source, tmp_path / "out", max_rejects=Budget(2, False))
     assert load_dataset(tmp_path / "out").rejected.get("truncated") == 1
-    from dataclasses import replace
-
-    from dataprep import pipeline
-    from dataprep.job.existing_set import Existing
-
     options = replace(QUICK, max_rejects=Budget(2, False))
     pipeline.shard(source, tmp_path / "out", options, Silent(), Existing(retry_rejects=True))
     assert load_dataset(tmp_path / "out").rejected.get("truncated") == 1
