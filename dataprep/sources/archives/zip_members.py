@@ -44,11 +44,13 @@ def zip_members(reader: Reader, name: str) -> Iterator[Member | Gap]:
     """
     directory = _find_directory(reader, name)
     at, end = directory.start, directory.start + directory.size
-    for number in range(directory.entries):
+    number = 0
+    while at < end:
+        number += 1
         fixed = reader_slice(reader, at, _ENTRY.size, end)
         if len(fixed) < _ENTRY.size or not fixed.startswith(b"PK\x01\x02"):
             raise DataRejected(
-                f"the central directory of {name} is damaged at entry {number + 1} of {directory.entries}, so its "
+                f"the central directory of {name} is damaged at entry {number} of {directory.entries}, so its "
                 "members are unknown; copy or download the zip again, or repair it with `zip -FF`"
             )
         entry = _ENTRY.unpack(fixed)
@@ -56,8 +58,8 @@ def zip_members(reader: Reader, name: str) -> Iterator[Member | Gap]:
         rest = reader_slice(reader, at + _ENTRY.size, sum(lengths), end)
         at += _ENTRY.size + sum(lengths)
         yield _member(reader, entry, rest, directory.base, name)
-    if at < end:
-        yield Gap(at, f"{end - at} bytes of the central directory of {name} are not entries")
+    if (number - directory.entries) & _FULL16:  # programs without zip64 count modulo 65,536
+        yield Gap(at, f"the central directory of {name} has {number} entries instead of {directory.entries}")
 
 
 def reader_slice(reader: Reader, offset: int, count: int, end: int) -> bytes:

@@ -185,6 +185,22 @@ def test_a_damaged_central_directory_is_one_sentence(path: Path) -> None:
         scan(path, "zip")
 
 
+def test_a_directory_with_another_number_of_entries_is_reported(path: Path) -> None:
+    data = bytearray(zip_bytes(TWO))
+    data[data.rindex(b"PK\x05\x06") + 10] = 3
+    path.write_bytes(data)
+    found = scan(path, "zip")
+    assert len(items(found)) == 2
+    assert list(reasons(found).values()) == ["corrupt"]
+
+
+def test_more_than_65535_members_are_read(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as made:
+        for number in range(66_000):
+            made.writestr(f"c{number % 3}/{number}.jpg", b"x")
+    assert len(items(scan(path, "zip"))) == 66_000
+
+
 def test_an_entry_that_points_to_no_member_is_a_reject(path: Path) -> None:
     data = bytearray(zip_bytes(TWO))
     at = data.rindex(b"PK\x01\x02")
