@@ -133,6 +133,16 @@ def encode_name(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
+def path_to_column(path: str) -> str | bytes:
+    """Return a path as SQLite can store it: as text, or as bytes if it is not UTF-8."""
+    return path if path.isascii() or not any("\udc80" <= char <= "\udcff" for char in path) else encode_name(path)
+
+
+def column_to_path(value: str | bytes) -> str:
+    """Return the path of path_to_column."""
+    return decode_name(value) if isinstance(value, bytes) else value
+
+
 def portable_path(path: str | os.PathLike[str]) -> str:
     """Return a path of this process as decode_name would return it, independent of the locale."""
     return decode_name(os.fsencode(path))

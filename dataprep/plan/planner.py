@@ -26,6 +26,7 @@ from dataprep.items import (
     ScanEntry,
     encode_name,
     key_to_path,
+    path_to_column,
 )
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
@@ -136,7 +137,8 @@ class _ScanTables:
         items = self._items(entries)
         while batch := list(islice(items, 5000)):
             self._db.executemany(f"INSERT INTO found VALUES({', '.join('?' * len(batch[0]))})", batch)
-        self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", ((n, *c) for c, n in self._containers.items()))
+        containers = ((n, path_to_column(c.path), *c[1:]) for c, n in self._containers.items())
+        self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", containers)
 
     def _items(self, entries: Iterable[ScanEntry]) -> Iterator[tuple[object, ...]]:
         for entry in entries:
@@ -165,7 +167,7 @@ class _ScanTables:
     def _place(self, place: Place) -> tuple[object, ...]:
         """Return the columns path, container, offset, length, codec and checksum."""
         if not isinstance(place, ByteRange):
-            return place, None, None, None, None, None
+            return place and path_to_column(place), None, None, None, None, None
         number = self._containers.setdefault(place.container, len(self._containers))
         return None, number, *place[1:]
 

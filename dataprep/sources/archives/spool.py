@@ -36,7 +36,7 @@ def open_archive(root: bytes, path: str, work: Path | None) -> Iterator[Opened]:
     """
     with FileReader(os.path.join(root, encode_name(path))) as file:
         if not file.is_regular:
-            raise DataprepError(f"{decode_name(file.path)} is not a regular file")
+            raise DataprepError(f"{decode_name(file.path)} is not a regular file; remove it, or use --ignore")
         compression = compression_of(file.read_at(0, 6))
         if compression is None:
             yield Opened(file, Container(path, *file.identity), None)

@@ -1,5 +1,6 @@
 """The same images give the same shards from folders and from every archive."""
 
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,17 @@ def test_the_same_images_give_the_same_shards(raw: Path, expected: dict[str, byt
     assert load_dataset(tmp_path / "out").plan["layout"] == layout
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9.tar", b"new\nline.tar", "漢字 'x'.tar".encode()])
+@pytest.mark.parametrize("compression", ["", ".gz"])
+def test_an_archive_may_have_any_name(
+    raw: Path, expected: dict[str, bytes], tmp_path: Path, name: bytes, compression: str
+) -> None:
+    made = pack(raw, tmp_path, f"tar{compression}")
+    source = made.rename(tmp_path / os.fsdecode(name + compression.encode()))
+    shard(source, tmp_path / "out")
+    assert shards(tmp_path / "out") == expected
+
+
 def test_a_dry_run_of_a_compressed_tar_writes_nothing_and_tells_the_size(raw: Path, tmp_path: Path) -> None:
     source = pack(raw, tmp_path, "tar.gz")
     before = sorted(tmp_path.rglob("*"))
@@ -103,6 +115,22 @@ class Killed(Silent):
 
 def pipeline_until_planned(source: Path, out: Path) -> None:
     pipeline.shard(source, out, QUICK, Killed())
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_restart_and_an_overwrite_unpack_what_they_need(
+    raw: Path, expected: dict[str, bytes], tmp_path: Path, sealed: bool
+) -> None:
+    source, out = pack(raw, tmp_path, "tar.gz"), tmp_path / "out"
+    if sealed:
+        shard(source, out, seed=1)
+        pipeline.shard(source, out, QUICK, Silent(), Existing(overwrite=True))
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.shard(source, out, replace(QUICK, seed=1), Killed())
+        pipeline.shard(source, out, QUICK, Silent(), Existing(restart=True))
+    assert shards(out) == expected
+    assert not list(out.rglob("unpacked"))
 
 
 def test_a_rerun_after_sealing_has_nothing_to_do(raw: Path, tmp_path: Path) -> None:
