@@ -11,7 +11,7 @@ from dataprep.sources.archives.files import TAR_NAMES, ArchiveFile, base_of, fin
 from dataprep.sources.archives.index import MemberIndex
 from dataprep.sources.archives.member import FILE, Gap, Member, Remark, clean_name
 from dataprep.sources.archives.members import OUTSIDE, MemberReader, indexed
-from dataprep.sources.archives.recognise import is_tar_of_tars, is_tar_source, is_zip_source
+from dataprep.sources.archives.recognise import ZIP_NAMES, is_tar_of_tars, is_tar_source, is_zip_source
 from dataprep.sources.archives.spool import Opened, open_archive, unpacked_notice, unpacked_size
 from dataprep.sources.archives.structure import Structure, find_structure
 from dataprep.sources.archives.tar_members import BLOCK, is_tar, tar_members
@@ -20,8 +20,6 @@ from dataprep.sources.source import Source
 from dataprep.sources.walk import Tree
 from schemas.counting import many
 from schemas.names import path_to_key
-
-ZIP_NAMES = re.compile(r"\.zip$", re.IGNORECASE)
 
 # Reads the members of an open archive into the index. Called with the archive, its number and the MemberReader.
 ReadArchive = Callable[[Opened, ArchiveFile, int, MemberReader], Iterator[ScanEntry]]

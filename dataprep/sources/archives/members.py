@@ -87,13 +87,13 @@ class MemberReader:
             if is_row and member.problem:
                 yield Reject(path_to_key(path), *member.problem)
         elif member.kind in (LINK, HARD_LINK):
-            yield from self._add_link(path, member, reader, archive, is_row)
+            self._add_link(path, member, reader, archive, is_row)
         elif self._texts:
             yield from self._add_text_or_image(path, member, reader, archive, is_row)
         else:
             yield from self._add_file(path, member, reader, archive, is_row)
 
-    def _add_link(self, path: str, member: Member, reader: Reader, archive: int, is_row: bool) -> Iterator[ScanEntry]:
+    def _add_link(self, path: str, member: Member, reader: Reader, archive: int, is_row: bool) -> None:
         if member.kind == LINK and not member.target and member.length and not member.problem:
             content = _inflated(reader, member, member.size) if member.size <= 4096 else b""
             member = member._replace(target=content)
@@ -101,7 +101,6 @@ class MemberReader:
         self._index.add_link(path, archive, member, is_row, is_text or has_image_name(path))
         if is_row:
             self._count(path)
-        yield from ()
 
     def _add_file(self, path: str, member: Member, reader: Reader, archive: int, is_row: bool) -> Iterator[ScanEntry]:
         is_image = has_image_name(path) or (is_row and _looks_like_image(reader, member))
