@@ -27,7 +27,7 @@ class Container(NamedTuple):
 
 
 IN_WORK = "\0work/"  # no path contains a NUL character
-UNPACKED = "unpacked"  # folder in .work
+UNPACKED = "unpacked"  # folder in .work for containers that the scan unpacks; it is removed when the dataset is sealed
 
 
 class ByteRange(NamedTuple):
@@ -135,6 +135,16 @@ def decode_name(name: bytes) -> str:
 def encode_name(name: str) -> bytes:
     """Return the bytes on disk of a name or path that decode_name returned."""
     return name.encode("utf-8", "surrogateescape")
+
+
+def path_to_column(path: str) -> str | bytes:
+    """Return a path as SQLite can store it: as text, or as bytes if it is not UTF-8."""
+    return path if path.isascii() or not any("\udc80" <= char <= "\udcff" for char in path) else encode_name(path)
+
+
+def column_to_path(value: str | bytes) -> str:
+    """Return the path of path_to_column."""
+    return decode_name(value) if isinstance(value, bytes) else value
 
 
 def portable_path(path: str | os.PathLike[str]) -> str:

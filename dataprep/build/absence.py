@@ -10,12 +10,14 @@ from dataprep.build.workdir import Workdir
 from dataprep.errors import DataprepError, TryLater
 from dataprep.items import (
     ByteRange,
+    Container,
     Reject,
     ScanEntry,
     decode_name,
     encode_name,
     key_to_path,
     portable_path,
+    size_and_time,
     source_path,
 )
 from dataprep.plan.store import Plan, PlannedShard
@@ -56,6 +58,17 @@ class Presence:
                 if next(entries, None) is None:
                     raise self._away(folder, "it is empty")
 
+    def require_containers(self, base: str, containers: Collection[Container]) -> None:
+        """Raise TryLater if one of these containers is missing, DataprepError if it is another than planned.
+
+        `base` is the folder of SOURCE. Without this, all images of an archive that is still copied would be rejected.
+        """
+        changed = self._in_time(lambda: _changed_container(base, containers))
+        if changed:
+            raise DataprepError(
+                f"{changed} has changed since the job was planned; once it is complete, use --restart to start again"
+            )
+
     def _in_time(self, query: Callable[[], object]) -> object:
         """Return the result of `query`.
 
@@ -90,6 +103,15 @@ class Presence:
         )
 
 
+def _changed_container(base: str, containers: Collection[Container]) -> str | None:
+    """Return the first container that has another size or time than planned. Raises OSError if it is missing."""
+    for container in sorted(containers):
+        path = os.path.join(encode_name(base), encode_name(container.path))
+        if size_and_time(os.stat(path)) != container[1:]:
+            return decode_name(path)
+    return None
+
+
 def _identity(folder: Path) -> tuple[int, int]:
     status = os.stat(folder)
     return status.st_dev, status.st_ino
@@ -119,11 +141,13 @@ def watch(entries: Iterable[ScanEntry], source: Path, presence: Presence) -> Ite
 def look_again(plan: Plan, work: Workdir, max_bytes: int, presence: Presence, deadline_s: float) -> str | None:
     """Schedule shards for a rebuild if a file that could not be read is readable now.
 
-    Returns the first such file. Raises TryLater if SOURCE is unavailable.
+    Returns the first such file. Raises TryLater if SOURCE is unavailable, DataprepError if a container has changed.
     """
     first = None
     for shard, keys in _transient_rejects(plan, work).items():
         presence.require(paths_below(plan, shard, keys))
+        places = [item.place for item in plan.items(shard) if item.key in keys]
+        presence.require_containers(plan.base, {place.container for place in places if isinstance(place, ByteRange)})
         readable = _first_readable(_wanted(plan, shard, keys, work, max_bytes), deadline_s)
         if readable is not None:
             work.rebuild(shard.name)

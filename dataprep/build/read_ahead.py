@@ -27,12 +27,21 @@ MOST_THREADS = 16
 RETRY_PAUSES_S = (0.05, 0.2, 1.0)
 
 
-def _inflate(data: bytes) -> bytes:
-    return zlib.decompress(data, -zlib.MAX_WBITS)
+def _inflate(data: bytes, size: int) -> bytes:
+    """Return the decompressed data, at most one byte more than `size`: the real size may be a thousand times that."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    inflated = stream.decompress(data, size + 1)
+    if not stream.eof and len(inflated) <= size:
+        raise zlib.error("incomplete stream")
+    return inflated
 
 
-# Encodings of a byte range. `deflate` is that of ZIP: without a header.
-CODECS: dict[str, Callable[[bytes], bytes]] = {"stored": bytes, "deflate": _inflate}
+def _stored(data: bytes, _size: int) -> bytes:
+    return data
+
+
+# Encodings of a byte range: functions of its data and its decoded size. `deflate` is that of ZIP: without a header.
+CODECS: dict[str, Callable[[bytes, int], bytes]] = {"stored": _stored, "deflate": _inflate}
 
 
 class Wanted(NamedTuple):
@@ -216,11 +225,12 @@ def _read_range(descriptor: int, place: ByteRange, size: int) -> bytes:
     if len(data) != place.length:
         raise ImageRejected("truncated", f"{len(data)} of its {place.length} bytes are in {place.container.path}")
     try:
-        decoded = CODECS[place.codec](bytes(data))
+        decoded = CODECS[place.codec](bytes(data), size)
     except zlib.error as error:
         raise ImageRejected("corrupt", f"its compressed data in {place.container.path} is damaged ({error})") from None
     if len(decoded) != size:
-        raise ImageRejected("corrupt", f"it has {len(decoded)} bytes, {place.container.path} announces {size}")
+        has = f"more than {size}" if len(decoded) > size else f"{len(decoded)}"
+        raise ImageRejected("corrupt", f"it has {has} bytes, {place.container.path} announces {size}")
     if place.checksum is not None and zlib.crc32(decoded) != place.checksum:
         raise ImageRejected("corrupt", f"its checksum differs from the one in {place.container.path}")
     return decoded

@@ -15,7 +15,7 @@ from dataprep.build.read_ahead import read_ahead, wanted_item
 from dataprep.errors import DataRejected
 from dataprep.images.decoding import decode
 from dataprep.images.reasons import reason_of_head
-from dataprep.items import ByteRange, Place, item_path
+from dataprep.items import IN_WORK, ByteRange, Place, item_path
 from dataprep.mindrecord.format import PREFIX, Geometry
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes as plan_sizes
@@ -60,8 +60,8 @@ class Known:
 
 
 def try_sample(plan: Plan, options: ShardOptions) -> Sample:
-    """Read and decode SAMPLE images, evenly spread over the plan."""
-    items = plan.sample(SAMPLE)
+    """Read and decode SAMPLE images, evenly spread over the plan, except those that only the job itself unpacks."""
+    items = [item for item in plan.sample(SAMPLE) if not _is_packed(item)]
     rows: list[int] = []
     rejected: Counter[str] = Counter()
     started = time.perf_counter()
@@ -84,7 +84,7 @@ def set_bytes(plan: Plan, sample: Sample) -> int:
     Pages are filled with rows from the sample, as the writer does.
     """
     if not sample.row_bytes:
-        return 0
+        return 0 if sample.images else plan.bytes
     # The sample gives the ratio of stored to file bytes, the plan the total.
     scale = (plan.bytes / plan.item_count) / max(1.0, sample.file_bytes / sample.images)
     rows = [round(size * scale) + PREFIX.size for size in sample.row_bytes]
@@ -151,7 +151,7 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
         return "empty"
     if item.size > max_bytes:
         return "too_large"
-    if is_remote(source) or (isinstance(item.place, ByteRange) and item.place.codec != "stored"):
+    if is_remote(source) or _is_packed(item) or (isinstance(item.place, ByteRange) and item.place.codec != "stored"):
         return None  # the sample and the job read it
     try:
         head = _head(item_path(source, item.key, item.place), item.place)
@@ -160,6 +160,11 @@ def _reason(source: str, item: PlannedItem, max_bytes: int) -> str | None:
     except OSError:
         return None  # the sample and the job report it
     return reason_of_head(head)
+
+
+def _is_packed(item: PlannedItem) -> bool:
+    """Return True for an image in an archive that a dry run does not unpack."""
+    return isinstance(item.place, ByteRange) and item.place.container.path.startswith(IN_WORK)
 
 
 def _head(path: str | bytes, place: Place) -> bytes:

@@ -27,6 +27,7 @@ from dataprep.items import (
     ScanEntry,
     encode_name,
     key_to_path,
+    path_to_column,
 )
 from dataprep.options import ShardOptions
 from dataprep.plan import sizes
@@ -34,7 +35,6 @@ from dataprep.plan.splits import assign_splits, series_warnings
 from dataprep.plan.store import PLACE_COLUMNS
 from schemas.counting import many
 from schemas.layout import shard_name
-from schemas.names import path_to_key
 
 _FILLED = 10  # numbers up to this many times the classes are labels, larger ones are identifiers
 _PLACE = ", ".join(PLACE_COLUMNS)
@@ -153,7 +153,8 @@ class _ScanTables:
             self._db.executemany(_INSERT_PLAIN, plain)
             if len(plain) < len(batch):
                 self._db.executemany(_INSERT, [row for row in batch if len(row) > _PLAIN_COLUMNS])
-        self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", map(_container_row, self._containers.items()))
+        containers = ((n, path_to_column(c.path), *c[1:]) for c, n in self._containers.items())
+        self._db.executemany("INSERT INTO container VALUES(?, ?, ?, ?)", containers)
 
     def _items(self, entries: Iterable[ScanEntry]) -> Iterator[tuple[object, ...]]:
         for entry in entries:
@@ -184,7 +185,7 @@ class _ScanTables:
     def _place(self, place: Place) -> tuple[object, ...]:
         """Return the columns path, container, offset, length, codec and checksum."""
         if not isinstance(place, ByteRange):
-            return None if place is None else path_to_key(place), None, None, None, None, None
+            return place and path_to_column(place), None, None, None, None, None
         number = self._containers.setdefault(place.container, len(self._containers))
         return None, number, *place[1:]
 
@@ -196,12 +197,6 @@ def _without_nan(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _without_nan(each) for key, each in value.items()}
     return [_without_nan(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _container_row(entry: tuple[Container, int]) -> tuple[object, ...]:
-    container, number = entry
-    # As a key: SQLite's text must be UTF-8.
-    return number, path_to_key(container.path), container.size, container.mtime_ns
 
 
 def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin: Origin) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataprep.errors import DataprepError
-from dataprep.items import IN_WORK, ByteRange, Container, Item, Place, Reject, key_to_path, portable_path
+from dataprep.items import IN_WORK, ByteRange, Container, Item, Place, Reject, column_to_path, portable_path
 from dataprep.mindrecord.format import Geometry
 from dataprep.plan.sizes import mark
 from dataprep.storage.disk import DAMAGED_PLAN
@@ -127,7 +127,7 @@ class Plan:
 
     def _planned(self, row: tuple[Any, ...]) -> PlannedItem:
         key, label, size, mtime_ns, path, container, offset, length, codec, checksum, annotation, _ = row
-        place: Place = None if path is None else key_to_path(path)
+        place: Place = path and column_to_path(path)
         if container is not None:
             place = ByteRange(self._containers[container], offset, length, codec, checksum)
         return PlannedItem(key, label, size, mtime_ns, place, annotation)
@@ -135,7 +135,7 @@ class Plan:
     def _read_containers(self, work: Path | None) -> dict[int, Container]:
         containers = {}
         for number, path, size, mtime_ns in self._db.execute("SELECT id, path, size, mtime_ns FROM container"):
-            path = key_to_path(path)
+            path = column_to_path(path)
             if path.startswith(IN_WORK) and work is not None:
                 path = os.path.join(portable_path(work), path.removeprefix(IN_WORK))
             containers[number] = Container(path, size, mtime_ns)

@@ -1,1 +1,1 @@
-"""Archives whose members are images: tar, zip and WebDataset. Only compressed tars are unpacked."""
+"""Layouts of archives: tar, tar of tars, zip and WebDataset. Only compressed tars are unpacked."""

@@ -1,156 +1,153 @@
-"""Members of archives, kept in a table on disk, since an archive may have millions."""
+"""Read the members of archives into the index, with the ignore rules of folders."""
 
-import os
-import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from contextlib import closing
 
-from dataprep.items import ByteRange, Container, decode_name, encode_name
+from dataprep.images.signatures import looks_like_image
+from dataprep.items import Ignored, Notice, Reject, ScanEntry
+from dataprep.sources.archives.index import MemberIndex
+from dataprep.sources.archives.member import FILE, FOLDER, HARD_LINK, LINK, OTHER, Gap, Member, Remark, clean_name
+from dataprep.sources.archives.reading import Reader
+from dataprep.sources.walk import LINK as FOLDER_LINK
+from dataprep.sources.walk import Tree, has_image_name
 from schemas.names import path_to_key
-from schemas.storage.regular_file import open_regular
 
-_HEAD_BYTES = 2100
+NO_IMAGE = "no image by name or content"
+OUTSIDE = "not in a class folder"
+_HEAD = 32  # bytes that show an image format
+_PACKED_HEAD = 1024
+_LARGEST_TEXT = 1 << 20
 
 
-class Member(NamedTuple):
-    """A member of an archive: its name, decoded size in bytes and place.
+class MemberReader:
+    """Fills the index with the members of archives, and yields what the plan must know besides.
 
-    `link` is the name of the member that has the data of a link; then `place` is None. `problem` is a reason code and a
-    sentence for a member that cannot be read.
+    `folders` counts the images directly in each folder that is not ignored. `texts` are extensions of members whose
+    content is indexed.
     """
 
-    name: str
-    size: int
-    place: ByteRange | None
-    link: str | None = None
-    problem: tuple[str, str] | None = None
+    def __init__(self, tree: Tree, index: MemberIndex, texts: frozenset[str] = frozenset()) -> None:
+        self._tree = tree
+        self._index = index
+        self._texts = texts
+        self._ignored: dict[str, str] = {"": ""}  # folder -> the ignored folder that it is in, or is
+        self.folders: dict[str, int] = {"": 0}
 
-
-class Members:
-    """The members of all archives of a SOURCE, in the order in which they were added."""
-
-    def __init__(self, db: sqlite3.Connection, folder: Path) -> None:
-        self._db, self._folder = db, folder
-        self._containers: list[Container] = []
-        self._files: dict[str, BinaryIO] = {}
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute(
-            "CREATE TABLE member(id INTEGER PRIMARY KEY, name TEXT, size INT, container INT, offset INT, length INT, "
-            "codec TEXT, checksum INT, link TEXT, reason TEXT, detail TEXT)"
-        )
-
-    def add(self, members: Iterable[Member]) -> None:
-        """Add members. The containers of their places must come one after the other."""
-        self._db.executemany(
-            "INSERT INTO member VALUES(NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (self._row(one) for one in members)
-        )
-
-    def _row(self, member: Member) -> tuple[object, ...]:
-        name, size, place, link, problem = member
-        columns: tuple[object, ...] = (None,) * 5
-        if place is not None:
-            if not self._containers or self._containers[-1] != place.container:
-                self._containers.append(place.container)
-            columns = len(self._containers) - 1, *place[1:]
-        # As bytes: SQLite's text must be UTF-8.
-        linked = None if link is None else encode_name(link)
-        return encode_name(name), size, *columns, linked, *(problem or (None, None))
-
-    def __iter__(self) -> Iterator[Member]:
-        return map(self._member, self._db.execute("SELECT * FROM member ORDER BY id"))
-
-    def _member(self, row: tuple[Any, ...]) -> Member:
-        _, name, size, number, offset, length, codec, checksum, link, reason, detail = row
-        place = None
-        if number is not None:
-            place = ByteRange(self._containers[number], offset, length, codec, checksum)
-        problem = None if reason is None else (reason, detail)
-        return Member(decode_name(name), size, place, None if link is None else decode_name(link), problem)
-
-    def by_base(self) -> Iterator[list[Member]]:
-        """Yield the members with the same name up to the first dot after the last slash, in order of their names."""
-        self._db.create_function("base_of", 1, lambda name: encode_name(base_of(decode_name(name))), deterministic=True)
-        group: list[Member] = []
-        for row in self._db.execute("SELECT * FROM member ORDER BY base_of(name), id"):
-            member = self._member(row)
-            if group and base_of(group[0].name) != base_of(member.name):
-                yield group
-                group = []
-            group.append(member)
-        if group:
-            yield group
-
-    def resolve_links(self) -> None:
-        """Give each link the place of its target. A link without a target gets a problem."""
-        links = self._db.execute("SELECT id, link FROM member WHERE link IS NOT NULL").fetchall()
-        if not links:
-            return
-        self._db.execute("CREATE INDEX by_name ON member(name)")
-        for number, name in links:
-            target = self._target(name)
-            if target is None:
-                problem = ("dangling_link", f"it is a link to '{path_to_key(decode_name(name))}', not in the archive")
-                self._db.execute("UPDATE member SET reason = ?, detail = ? WHERE id = ?", (*problem, number))
+    def read(
+        self, events: Iterable[Member | Gap | Remark], reader: Reader, archive: int, name: str, prefix: str
+    ) -> Iterator[ScanEntry]:
+        """Index the members of one archive below the folder `prefix`. `name` is the key of the archive."""
+        for event in events:
+            if isinstance(event, Remark):
+                yield Notice(event.text)
+            elif isinstance(event, Gap):
+                yield Reject(f"{name}#{event.offset}", "corrupt", event.detail)
             else:
-                self._db.execute(
-                    "UPDATE member SET size = ?, container = ?, offset = ?, length = ?, codec = ?, checksum = ? "
-                    "WHERE id = ?",
-                    (*target, number),
-                )
+                path = clean_name(event.name)
+                path = f"{prefix}/{path}" if prefix and path else prefix or path
+                if path:
+                    yield from self._add(path, event, reader, archive)
 
-    def _target(self, name: bytes) -> tuple[object, ...] | None:
-        query = "SELECT link, size, container, offset, length, codec, checksum FROM member WHERE name = ? LIMIT 1"
-        for _ in range(40):  # the limit of the system for links to links
-            row = self._db.execute(query, (name,)).fetchone()
-            if row is None or row[0] is None:
-                return None if row is None or row[2] is None else tuple(row[1:])
-            name = row[0]
-        return None
+    def links(self) -> Iterator[ScanEntry]:
+        """Resolve links, after the last archive."""
+        for path, is_folder in self._index.resolve_links():
+            yield Ignored(path_to_key(path), FOLDER_LINK if is_folder else NO_IMAGE)
 
-    def read(self, member: Member, limit: int | None = None) -> bytes:
-        """Return the decoded bytes of a member, at most `limit` of them.
+    def open_folder(self, path: str) -> Iterator[Ignored]:
+        """Note a folder. Yields it, or the folder above it, if a rule ignores it that was not reported yet."""
+        known, parts = len(path), path.split("/")
+        while path[:known] not in self._ignored:
+            known = max(0, path.rfind("/", 0, known))
+        above = self._ignored[path[:known]]
+        for count in range(len(path[:known].split("/")) if known else 0, len(parts)):
+            folder = "/".join(parts[: count + 1])
+            if not above:
+                rule = self._tree.ignore_rule(parts[count], folder, True)
+                if rule:
+                    above = folder
+                    yield Ignored(path_to_key(folder), rule)
+                else:
+                    self.folders.setdefault(folder, 0)
+            self._ignored[folder] = above
 
-        Raises OSError or zlib.error if they cannot be read.
-        """
-        place = member.place
-        assert place is not None
-        path = place.container.path
-        if path not in self._files:
-            self._files[path] = open_regular(self._folder / os.fsdecode(encode_name(path)))
-        length = place.length if limit is None or place.codec != "stored" else min(place.length, limit)
-        data = os.pread(self._files[path].fileno(), length, place.offset)
-        if place.codec == "deflate":
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit or 0)
-        return data
+    def _add(self, path: str, member: Member, reader: Reader, archive: int) -> Iterator[ScanEntry]:
+        folder, _, name = path.rpartition("/")
+        if member.kind == FOLDER:
+            folder = path
+        if folder not in self._ignored:
+            yield from self.open_folder(folder)
+        if member.kind == FOLDER:
+            return
+        rule = "" if self._ignored[folder] else self._tree.ignore_rule(name, path, False)
+        if rule:
+            yield Ignored(path_to_key(path), rule)
+        is_row = rule is None
+        if member.kind == OTHER:
+            if is_row and member.problem:
+                yield Reject(path_to_key(path), *member.problem)
+        elif member.kind in (LINK, HARD_LINK):
+            self._add_link(path, member, reader, archive, is_row)
+        elif self._texts:
+            yield from self._add_text_or_image(path, member, reader, archive, is_row)
+        else:
+            yield from self._add_file(path, member, reader, archive, is_row)
 
-    def head(self, member: Member) -> bytes:
-        """Return the first bytes of a member; empty if they cannot be read."""
-        try:
-            return self.read(member, _HEAD_BYTES)
-        except (OSError, zlib.error):
-            return b""
+    def _add_link(self, path: str, member: Member, reader: Reader, archive: int, is_row: bool) -> None:
+        if member.kind == LINK and not member.target and member.length and not member.problem:
+            content = _inflated(reader, member, member.size) if member.size <= 4096 else b""
+            member = member._replace(target=content)
+        is_text = path.rpartition(".")[2].lower() in self._texts
+        self._index.add_link(path, archive, member, is_row, is_text or has_image_name(path))
+        if is_row:
+            self._count(path)
 
-    def close(self) -> None:
-        """Close the archives."""
-        for file in self._files.values():
-            file.close()
+    def _add_file(self, path: str, member: Member, reader: Reader, archive: int, is_row: bool) -> Iterator[ScanEntry]:
+        is_image = has_image_name(path) or (is_row and _looks_like_image(reader, member))
+        if is_row and not is_image:
+            yield Ignored(path_to_key(path), NO_IMAGE if "/" in path else OUTSIDE)
+        self._index.add(path, archive, member, is_row and is_image, is_image)
+        if is_row and is_image:
+            self._count(path)
+
+    def _add_text_or_image(
+        self, path: str, member: Member, reader: Reader, archive: int, is_row: bool
+    ) -> Iterator[ScanEntry]:
+        content = None
+        if path.rpartition(".")[2].lower() in self._texts:
+            if member.size > _LARGEST_TEXT:
+                detail = f"the text has {member.size} bytes, the limit is {_LARGEST_TEXT}"
+                member = member._replace(problem=("too_large", detail))
+            elif not member.problem:
+                content = reader.read_at(member.offset, member.length)
+        elif not has_image_name(path):
+            if is_row:
+                yield Ignored(path_to_key(path), NO_IMAGE)
+            is_row = False
+        self._index.add(path, archive, member, is_row, has_image_name(path), content)
+
+    def _count(self, path: str) -> None:
+        self.folders[path.rpartition("/")[0]] += 1
 
 
-@contextmanager
-def member_table(folder: Path) -> Iterator[Members]:
-    """Open an empty table. `folder` is the folder of SOURCE."""
-    with closing(sqlite3.connect("")) as db:
-        members = Members(db, folder)
-        try:
-            yield members
-        finally:
-            members.close()
+def _looks_like_image(reader: Reader, member: Member) -> bool:
+    """Return True if the first bytes of a member are those of an image."""
+    if member.problem or member.kind != FILE:
+        return False
+    if member.codec == "stored":
+        return looks_like_image(reader.read_at(member.offset, min(_HEAD, member.length)))
+    return looks_like_image(_inflated(reader, member, _HEAD))
 
 
-def base_of(name: str) -> str:
-    """Return a name up to the first dot after its last slash: the key of a WebDataset sample."""
-    folder, slash, file = name.rpartition("/")
-    return folder + slash + file.partition(".")[0]
+def _inflated(reader: Reader, member: Member, count: int) -> bytes:
+    """Return the first bytes of a deflated member; none if it is damaged."""
+    packed = reader.read_at(member.offset, min(_PACKED_HEAD + count, member.length))
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, count)
+    except zlib.error:
+        return b""
+
+
+def indexed() -> "closing[MemberIndex]":
+    """Return a new index that is deleted at the end of a `with`."""
+    return closing(MemberIndex())

@@ -14,9 +14,9 @@ from typing import Any
 from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import FoundClass, Item, Notice, Reject, ScanEntry
 from dataprep.options import SourceOptions
+from dataprep.sources.records.unpacked import Entry, unpacked
 from dataprep.sources.source import Source
 from dataprep.sources.split_folders import NAMES
-from dataprep.sources.unpacked import Entry, unpacked
 from schemas.names import path_to_key
 
 _MAGIC = b"PAR1"
