@@ -179,6 +179,6 @@ def _scan_zip(root: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     yield from _scan(root, options, ZIP_NAMES, _read_zip)
 
 
-TAR = Source(_scan_tar, "a tar of <class>/<image>, or a folder of such tars", is_tar_source)
-TARS = Source(_scan_tars, "a tar of <class>.tar, each with the images of a class", is_tar_of_tars)
-ZIP = Source(_scan_zip, "a zip of <class>/<image>", is_zip_source)
+TAR = Source(_scan_tar, "SOURCE is a tar of <class>/<image>, or a folder of such tars", is_tar_source)
+TARS = Source(_scan_tars, "SOURCE is a tar of <class>.tar, each with the images of a class", is_tar_of_tars)
+ZIP = Source(_scan_zip, "SOURCE is a zip of <class>/<image>", is_zip_source)
