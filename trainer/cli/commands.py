@@ -43,7 +43,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 data rejected, 75 try again later,
-    130/143 interrupted (the same command resumes; not with --ranks).
+    130/143 interrupted (the same command resumes).
     """
 
 
@@ -102,7 +102,7 @@ def run(
         _print(_as_json(drawn) if as_json else text.preview_text(drawn))
         return
     if not rank.under_msrun() and (config.ranks or 1) > 1:
-        _launch(config.ranks or 1, config.bind)
+        _launch(config)
         return
     if rank.role() == rank.SCHEDULER:
         from trainer.device.context import serve_ranks
@@ -134,11 +134,12 @@ def _print_once(result: str, folder: str) -> None:
         rank.note_result(result, folder) if rank.launched() else _print(result)
 
 
-def _launch(ranks: int, bind: str | None) -> None:
-    from trainer.cli.launch import launch
+def _launch(config: RunConfig) -> None:
+    from trainer.cli.launch import Job, launch
 
+    job = Job.of(config)
     with _stop_signals() as stop:
-        done = launch(sys.argv[1:], ranks, stop, sys.stderr, bind)
+        done = launch(sys.argv[1:], job, config.out, stop, sys.stderr)
     if done.text:
         _print(done.text)
     sys.exit(done.code)

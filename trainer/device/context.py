@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.decisions import Call, Decision, StartSettings, requested
 from trainer.device.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.device.precision import Precision, decide_precision
-from trainer.device.rank import WORKER, launched, role
+from trainer.device.rank import WORKER, count, launched, local_count, number, role
 from trainer.device.sink import decide_pipeline, decide_sink
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed.threads import Demand, Feed, decide_feed
@@ -33,7 +33,8 @@ class Machine:
 
     `cores` is the number this process may use, `host_cores` that of the host (None: the same); `affinity` is the
     number of cores it is allowed to run on, whatever its share of them. `memory` is the free bytes, `open_files` the
-    limit of the process. `rank` and `ranks` are set by msrun; `ranks` is None without it. `compile_cache` is True if
+    limit of the process. `rank` and `ranks` are set by msrun; `ranks` is None without it. `local_ranks` is the number
+    of ranks on this host, if the launcher has set it. `compile_cache` is True if
     the environment enables MindSpore's compile cache. None means unknown.
     """
 
@@ -47,6 +48,7 @@ class Machine:
     processor: Processor = field(default_factory=Processor)
     compile_cache: bool = False
     affinity: int | None = None
+    local_ranks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def this_machine(device: str | None) -> Machine:
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
     cache = os.environ.get(CACHE) == "1"
     allowed = len(os.sched_getaffinity(0))
-    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed)
+    local = local_count()
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed, local)
 
 
 def _rank_of_msrun() -> tuple[int, int | None]:
@@ -100,7 +103,7 @@ def _rank_of_msrun() -> tuple[int, int | None]:
     # Not RANK_ID: if the cluster assigns the ranks, it is 0 in every process (read in 2.10).
     if "MS_NODE_ID" not in os.environ:
         raise TrainerError("msrun has set no MS_NODE_ID; on several hosts give each msrun its --node_rank")
-    return int(os.environ["MS_NODE_ID"]), int(os.environ["MS_WORKER_NUM"])
+    return number(), count()
 
 
 def serve_ranks() -> None:
@@ -180,9 +183,12 @@ def decide(
 
 
 def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, start: StartSettings | None) -> Feed:
-    cores = max(1, machine.cores // ranks)  # ranks of a host share its cores
-    memory = None if machine.memory is None else machine.memory // ranks
+    local = machine.local_ranks or ranks  # ranks of a host share its cores
+    cores = max(1, machine.cores // local)
+    memory = None if machine.memory is None else machine.memory // local
     files, host = machine.open_files, machine.host_cores
+    if start is not None and start.ranks not in (None, ranks):
+        start = None  # another number of ranks redraws augmentation, so the number of workers may change
     return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, start)
 
 

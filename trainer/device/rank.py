@@ -5,6 +5,9 @@ import os
 from pathlib import Path
 
 FOLDER = "TRAINER_RANKS"  # environment variable with the launcher's folder for messages and logs
+LOCAL = "TRAINER_LOCAL_RANKS"  # environment variable with the number of ranks on this host
+PARENT = "TRAINER_PARENT"  # environment variable with the process number of the launcher
+GAVE_UP = "gave_up"  # the message of a rank that waited too long for the others
 WORKER, SCHEDULER = "MS_WORKER", "MS_SCHED"
 
 
@@ -20,7 +23,22 @@ def under_msrun() -> bool:
 
 def is_first() -> bool:
     """Return True for rank 0, which alone writes files and prints."""
-    return os.environ.get("MS_NODE_ID", "0") == "0"
+    return number() == 0
+
+
+def number() -> int:
+    """Return the rank of this process, 0 without msrun."""
+    return int(os.environ.get("MS_NODE_ID", "0"))
+
+
+def count() -> int | None:
+    """Return the number of ranks that msrun has started on all hosts, None without msrun."""
+    return int(os.environ["MS_WORKER_NUM"]) if role() == WORKER else None
+
+
+def local_count() -> int | None:
+    """Return the number of ranks on this host, None if it is not known."""
+    return int(os.environ[LOCAL]) if LOCAL in os.environ else None
 
 
 def launched() -> bool:

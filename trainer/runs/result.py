@@ -1,9 +1,12 @@
 """The result of a run; its file in the run folder is written last."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 MANY_SKIPPED = 0.1  # share of skipped updates at which a run ends with a warning
+MUCH_LONGER = 0.1  # share of the time that one rank waits for data, above that of the median rank
 HARDLY_MOVED = 0.9  # share at which it ends with exit code 1
 
 
@@ -14,7 +17,8 @@ class TrainResult:
     `epochs` and `steps` are those trained, fewer than requested after early stopping. `seconds` includes all processes
     of the run. `data_wait` is the share of the training time, without evaluation, spent waiting for data; `bound` is
     the bottleneck: feed, compute or balanced. Both and `images_per_s` are None if not measured. `skipped` of the
-    `updates` were skipped because a gradient overflowed; `warning` is set if they were many.
+    `updates` were skipped because a gradient overflowed; `warning` is set if they were many. `ranks` has rank, host and
+    data_wait of each rank, if there are several.
     """
 
     run: str
@@ -32,6 +36,7 @@ class TrainResult:
     updates: int = 0
     skipped: int = 0
     warning: str | None = None
+    ranks: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def learnt(self) -> bool:
@@ -46,6 +51,21 @@ class TrainResult:
     def from_json(cls, text: str) -> "TrainResult":
         """Parse the content of result.json; raise ValueError or TypeError if it is invalid."""
         return cls(**json.loads(text))
+
+
+def slow_feed(ranks: Sequence[dict[str, Any]]) -> str | None:
+    """Return a sentence about the rank that waited for data longest, if much longer than the median rank."""
+    waits = sorted(entry["data_wait"] for entry in ranks if entry["data_wait"] is not None)
+    if len(waits) < 2:
+        return None
+    slow = max((entry for entry in ranks if entry["data_wait"] is not None), key=lambda entry: entry["data_wait"])
+    usual = waits[(len(waits) - 1) // 2]
+    if slow["data_wait"] - usual <= MUCH_LONGER:
+        return None
+    return (
+        f"rank {slow['rank']} on {slow['host']} waited for data {slow['data_wait']:.0%} of the time, the others about "
+        f"{usual:.0%}: its feed holds up all ranks; check the storage and the load of that host"
+    )
 
 
 def warn_of_skipped(skipped: int, updates: int, advice: str) -> str | None:

@@ -14,6 +14,7 @@ class RunState:
     the report of the last whole epoch. `best_epoch` is 0 before the first evaluation; `best_accuracy` is None without
     a val split; `rise_epoch` is the last epoch with a new highest accuracy. `seconds` is the time spent so far;
     `wait_s` and `work_s` are the seconds of waiting for data and of training in whole epochs, over `timed_steps`.
+    `ranks` has the host and the own times of each rank, if there are several.
     """
 
     step: int = 0
@@ -28,6 +29,7 @@ class RunState:
     timed_steps: int = 0
     meter: dict[str, float] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return the form stored in a checkpoint."""

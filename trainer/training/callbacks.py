@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from mindspore.train import Callback, RunContext
 
 from schemas.counting import many
+from trainer.device.heartbeat import DATA, STEP, beat
 from trainer.device.precision import overflow_advice
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.task import Scores
@@ -136,11 +137,13 @@ class StepCallback(Callback):  # type: ignore[misc]
         run.progress.epoch_begin(epoch, run.schedule.epochs, run.schedule.steps)
         run.meter.epoch_begin(time.perf_counter())
         run.meter.resume(state.meter)
+        beat(DATA, state.step + 1)
         self.entered = True
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Record that the batch has arrived."""
         self.run.meter.step_begin(time.perf_counter())
+        beat(STEP, self.run.state.step + 1, self.run.meter.times[:2])
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Read the loss, report, save if due, and stop if a signal came."""
@@ -154,11 +157,14 @@ class StepCallback(Callback):  # type: ignore[misc]
         self._check_loss(loss, before + 1, params.train_dataset_element)
         run.progress.step(self._report(before // run.schedule.steps + 1, loss))
         state.meter = run.meter.measured()
+        beat(DATA, state.step + 1, run.meter.times[:2])
         kill_points.kill_point("step", state.step)
         every = run.schedule.save_every
         due = every is not None and state.step // every > before // every
         if state.step % run.schedule.steps and (due or run.stop.signum is not None):  # else EpochCallback saves
             self.save()
+            run.meter.saved(time.perf_counter())
+            beat(DATA, state.step + 1, run.meter.times[:2])
             kill_points.kill_point("saved", state.step)
         if run.stop.signum is not None:
             run_context.request_stop()
