@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.device import rank
-from trainer.device.heartbeat import STARTING, Heartbeat, read_beat
+from trainer.device.heartbeat import COMPILING, STARTING, Heartbeat, read_beat
 from trainer.errors import Busy, TrainerError
 
 LAST_LINES = 12
 STOPPED = (130, 143)  # exit codes after a stop signal
 GRACE_S = 2.5  # for rank 0 to report an error that another rank has noticed first
+COMPILE_S = 1800.0  # least limit while a rank compiles
 AGAIN = "all ranks were stopped; the same command resumes from the last checkpoint"
 # Signals of a defect in a program: a second try would end alike.
 DEFECTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
@@ -163,7 +164,8 @@ class RankWatch:
         if len(beats) < len(states) or self.ends():
             return None
         silent_s = time.monotonic() - max(beat.at for beat in beats)
-        if silent_s <= self.limit_s:
+        compiles = any(beat.phase == COMPILING for beat in beats)
+        if silent_s <= (max(self.limit_s, COMPILE_S) if compiles else self.limit_s):
             return None
         return self.stalled(f"no rank has made progress for {silent_s:.0f} s (--rank-timeout {self.limit_s:g})")
 

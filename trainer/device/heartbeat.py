@@ -15,8 +15,9 @@ from trainer.device import rank
 
 FIELDS = struct.Struct("=iqddd")
 # In the order of a run: a rank in an earlier phase of the same step is behind.
-STARTING, DATA, STEP, EVALUATION, SAVE = "starting", "waiting for data", "in the step", "evaluating", "saving"
-PHASES = (STARTING, DATA, STEP, EVALUATION, SAVE)
+STARTING, DATA, COMPILING = "starting", "waiting for data", "in its first step, which compiles"
+STEP, EVALUATION, SAVE = "in the step", "evaluating", "saving"
+PHASES = (STARTING, DATA, COMPILING, STEP, EVALUATION, SAVE)
 
 
 @dataclass(frozen=True)

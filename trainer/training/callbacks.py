@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mindspore.train import Callback, RunContext
 
 from schemas.counting import many
-from trainer.device.heartbeat import DATA, STEP, beat
+from trainer.device.heartbeat import COMPILING, DATA, STEP, beat
 from trainer.device.precision import overflow_advice
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.task import Scores
@@ -143,7 +143,8 @@ class StepCallback(Callback):  # type: ignore[misc]
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Record that the batch has arrived."""
         self.run.meter.step_begin(time.perf_counter())
-        beat(STEP, self.run.state.step + 1, self.run.meter.times[:2])
+        meter = self.run.meter
+        beat(STEP if meter.compiled else COMPILING, self.run.state.step + 1, meter.times[:2])
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Read the loss, report, save if due, and stop if a signal came."""

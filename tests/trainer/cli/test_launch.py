@@ -112,9 +112,23 @@ def test_two_ranks_train_as_one_does_on_the_doubled_batch(
         assert (mine["step"], mine["val_accuracy"]) == (other["step"], other["val_accuracy"])
         assert mine["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert mine["val_loss"] == pytest.approx(other["val_loss"], rel=1e-3)
-    for name, weight in checkpoint.load(tmp_path / "one" / "last.ckpt")[0].items():
-        found = checkpoint.load(tmp_path / "two" / "last.ckpt")[0][name].asnumpy()
-        np.testing.assert_allclose(found, weight.asnumpy(), atol=1e-4)
+    same_weights(tmp_path / "two", tmp_path / "one")
+
+    with pytest.raises(Interrupted):
+        loop.train(replace(one, out="changed", device="CPU", workers=1), *stopping(at=3))
+    code, _, err = finish(start("run", stripes, *QUICK, *two, "--out", "changed", cwd=tmp_path))
+    assert code == 0, err
+    assert "resuming on 2 ranks of batch 8, was 1 rank of batch 16" in err
+    same_weights(tmp_path / "changed", tmp_path / "one")
+    assert [line["step"] for line in lines(tmp_path / "changed" / "metrics.jsonl")] == [3, 6, 9]
+
+
+def same_weights(run: Path, other: Path) -> None:
+    """Check that the last weights are equal, up to the order of sums."""
+    found, expected = (checkpoint.load(each / "last.ckpt")[0] for each in (run, other))
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        np.testing.assert_allclose(found[name].asnumpy(), weight.asnumpy(), atol=1e-4)
 
 
 def lines(path: Path) -> list[dict[str, float]]:
@@ -122,18 +136,21 @@ def lines(path: Path) -> list[dict[str, float]]:
 
 
 class Stopping(Silent):
-    """Gets a signal at the first step."""
+    """Gets a signal at its step number `at`."""
 
-    def __init__(self, stop: StopSignals) -> None:
+    def __init__(self, stop: StopSignals, at: int) -> None:
         self.stop = stop
+        self.left = at
 
     def step(self, report: StepReport) -> None:
-        self.stop.signum = signal.SIGTERM
+        self.left -= 1
+        if not self.left:
+            self.stop.signum = signal.SIGTERM
 
 
-def stopping() -> tuple[Stopping, StopSignals]:
+def stopping(at: int = 1) -> tuple[Stopping, StopSignals]:
     stop = StopSignals()
-    return Stopping(stop), stop
+    return Stopping(stop, at), stop
 
 
 def test_signal_to_the_launcher_saves_all_ranks_and_one_rank_resumes(
