@@ -40,7 +40,7 @@ from trainer.runs.folder import (
 )
 from trainer.runs.history import append_start, start_settings
 from trainer.runs.kill_points import kill_point
-from trainer.runs.result import TrainResult, slow_feed, warn_of_skipped
+from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.assemble import network_and_step
@@ -113,7 +113,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
                 progress.note(keep_tuned(scratch, run / AUTOTUNE_REPORT, run / AUTOTUNE_CONFIG))
         if not schedule.is_over(state):
             assert votes.agreed.signum is not None
-            raise Interrupted(votes.agreed.signum, run / LAST)
+            raise Interrupted(votes.agreed.signum, None if effect.shard_id else run / LAST)
         return _finish(plan, run, state, progress)
 
 
@@ -240,7 +240,5 @@ def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> Tr
         progress.note(bottleneck(bound, share, plan.effect.device))
     elif plan.effect.sink:
         progress.note(UNMEASURED)
-    if (slow := slow_feed(result.ranks)) is not None:
-        progress.note(slow)
     write_whole(run / RESULT, result.to_json())
     return result

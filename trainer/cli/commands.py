@@ -80,7 +80,7 @@ def run(
     """
     quieten(verbose)
     from trainer.runs.folder import RUNS
-    from trainer.runs.resume import find_run
+    from trainer.runs.resume import find_run, finished
 
     problem = directory_problem(str(RUNS)) if settings["out"] is None else None
     if problem:
@@ -101,7 +101,7 @@ def run(
         drawn = draw_preview(config, Path(preview), Path.cwd())
         _print(_as_json(drawn) if as_json else text.preview_text(drawn))
         return
-    if not rank.under_msrun() and (config.ranks or 1) > 1:
+    if not rank.under_msrun() and (config.ranks or 1) > 1 and finished(config) is None:
         _launch(config)
         return
     if rank.role() == rank.SCHEDULER:

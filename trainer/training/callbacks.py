@@ -25,6 +25,7 @@ from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.meter import Meter
 from trainer.training.progress import EpochReport, Progress, StepReport
+from trainer.training.rank_state import slow_rank
 
 ENOUGH_STEPS = 20  # timed steps of an epoch from which the remaining time is estimated
 
@@ -247,6 +248,8 @@ class EpochCallback(Callback):  # type: ignore[misc]
         self.save(best)
         kill_points.kill_point("epoch.saved", state.step)
         run.progress.epoch_end(report)
+        if not run.meter.sunk and (slow := slow_rank(state)) is not None:
+            run.progress.note(slow)
         if run.schedule.is_over(state) and report.epoch < run.schedule.epochs:
             run.progress.note(f"stopped: val accuracy has not improved since epoch {state.rise_epoch}")
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from trainer.nn.all_reduce import Gather
 from trainer.runs.checkpoint import TRAINING, Training
+from trainer.runs.result import slow_feed
 from trainer.runs.state import RunState
-from trainer.training.meter import share_of_waiting
+from trainer.training.meter import ENOUGH_STEPS, share_of_waiting
 
 DIGEST_BYTES = 16
 OWN_TIMES = ("meter", "wait_s", "work_s", "timed_steps")  # fields of RunState that each rank measures itself
@@ -75,6 +76,11 @@ def waits(state: RunState) -> list[dict[str, Any]]:
         {"rank": rank, "host": own["host"], "data_wait": None if share is None else round(share, 4)}
         for rank, (own, share) in enumerate(zip(state.ranks, shares, strict=True))
     ]
+
+
+def slow_rank(state: RunState) -> str | None:
+    """Return a sentence about the rank that holds up the others by its feed, if enough steps were timed."""
+    return slow_feed(waits(state)) if state.timed_steps >= ENOUGH_STEPS else None
 
 
 def own_values(weights: Mapping[str, Any], training: Training, rank: int, ranks: int) -> dict[str, Any]:
