@@ -150,8 +150,8 @@ def launch(arguments: list[str], job: Job, out: str | None, stop: StopSignals, s
                 send(watch.pids(), stop.signum)
             time.sleep(POLL_S)
         log.copy_new()
-    if watch.note(rank.GAVE_UP, 0) is not None:
-        stream.write(slowest(watch.states()) + "\n")
+        if watch.note(rank.GAVE_UP, 0) is not None:
+            stream.write(slowest(watch.states()) + "\n")
     return _result(watch, stop)
 
 

@@ -19,6 +19,7 @@ STOPPED = (130, 143)  # exit codes after a stop signal
 GRACE_S = 2.5  # for rank 0 to report an error that another rank has noticed first
 COMPILE_S = 1800.0  # least limit while a rank compiles
 AGAIN = "all ranks were stopped; the same command resumes from the last checkpoint"
+LOG_S = 10.0  # for msrun, which looks once a second, to log an exit code
 # Signals of a defect in a program: a second try would end alike.
 DEFECTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
 
@@ -127,7 +128,7 @@ class RankWatch:
         how = "" if code is None else f" ({_exit_name(code)})"
         place = next((f", {s.beat.phase}, step {s.beat.step}" for s in states if s.number == number and s.beat), "")
         others = "; ".join(str(state) for state in states if state.number != number)
-        passing = code is not None and code < 0 and -code not in DEFECTS
+        passing = code is None or (code < 0 and -code not in DEFECTS)
         tail = last_lines(self.folder / f"worker_{number}.log")
         return (Busy if passing else TrainerError)(
             f"rank {number} on {self.host} died{how}{place}"
@@ -137,7 +138,7 @@ class RankWatch:
 
     def _exit_code(self, number: int) -> int | None:
         """Return the exit code of a dead rank, negative for a signal, as msrun logs it; None if it does not."""
-        pid, deadline = self.note("pid", number), time.monotonic() + GRACE_S
+        pid, deadline = self.note("pid", number), time.monotonic() + LOG_S
         while time.monotonic() < deadline:
             log = text(self.folder / "msrun.log")
             if found := re.search(rf"Worker process {pid} exit with exception\. Error code: (-?\d+)", log):

@@ -31,7 +31,8 @@ class OverRanks(nn.Cell):  # type: ignore[misc]
         self, loss: Tensor, gradients: tuple[Tensor, ...], vote: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return the loss and the gradients of the global batch, and the number of votes."""
-        sums = self.sum(ops.stack((ops.cast(loss, mstype.float32), vote)))
+        # vote + 0: in pynative mode a parameter cannot be stacked with a tensor (measured on 2.10).
+        sums = self.sum(ops.stack((ops.cast(loss, mstype.float32), vote + 0.0)))
         return sums[0] * self.share, self.gradients(gradients), sums[1]
 
 

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from trainer.device import rank
 from trainer.errors import Busy
 
-# MindSpore's CPU collectives wait 30 s (measured on 2.10). EI0002 and EI0006 are HCCL's codes for a wait that is over.
-_WAITED = re.compile(r"Launch kernel failed: \S*All(Reduce|Gather)|\bEI000[26]\b")
+# MindSpore's CPU collectives wait 30 s, and its scheduler reports a rank without heartbeat as soon (measured on 2.10).
+# EI0002 and EI0006 are HCCL's codes for a wait that is over; they were not tried.
+_WAITED = re.compile(
+    r"Launch kernel failed: \S*All(Reduce|Gather)|The state of the cluster is error|number of timed out node|"
+    r"\bEI000[26]\b"
+)
 
 
 @contextlib.contextmanager
