@@ -15,7 +15,6 @@ from trainer.device.heartbeat import COMPILING, STARTING, Heartbeat, read_beat
 from trainer.errors import Busy, TrainerError
 
 LAST_LINES = 12
-STOPPED = (130, 143)  # exit codes after a stop signal
 GRACE_S = 2.5  # for rank 0 to report an error that another rank has noticed first
 COMPILE_S = 1800.0  # least limit while a rank compiles
 AGAIN = "all ranks were stopped; the same command resumes from the last checkpoint"
@@ -148,7 +147,7 @@ class RankWatch:
 
     def _failure(self) -> TrainerError | None:
         """Return the problem if a rank other than 0 has failed and rank 0 has not."""
-        failed = [number for number, code in self.ends().items() if number and code and code not in STOPPED]
+        failed = [number for number, code in self.ends().items() if number and code and code not in rank.STOPPED]
         if not failed:
             return None
         time.sleep(GRACE_S)

@@ -4,10 +4,13 @@ import json
 import os
 from pathlib import Path
 
+from schemas.process.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT
+
 FOLDER = "TRAINER_RANKS"  # environment variable with the launcher's folder for messages and logs
 LOCAL = "TRAINER_LOCAL_RANKS"  # environment variable with the number of ranks on this host
 PARENT = "TRAINER_PARENT"  # environment variable with the process number of the launcher
 GAVE_UP = "gave_up"  # the message of a rank that waited too long for the others
+STOPPED = (INTERRUPT_EXIT, TERMINATE_EXIT)  # exit codes after a stop signal
 WORKER, SCHEDULER = "MS_WORKER", "MS_SCHED"
 
 

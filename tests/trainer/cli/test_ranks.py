@@ -56,6 +56,7 @@ MATRIX = {
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "quick_net.py").write_text(NET)
+    (tmp_path / "tmp").mkdir()
     return tmp_path
 
 
@@ -74,7 +75,7 @@ def end(ending: Ending, stripes: Path, run: Path) -> str:
             master = f"127.0.0.1:{free.getsockname()[1]}"
         command += ["--nodes", ending.hosts, "--master", master]
     nodes = [["--node-rank", node] for node in range(ending.hosts)] if ending.hosts > 1 else [[]]
-    more = {"TRAINER_KILL_SIGNAL": str(int(ending.signum))}
+    more = {"TRAINER_KILL_SIGNAL": str(int(ending.signum)), "TMPDIR": str(run.parent / "tmp")}
     launchers = [start(*command, *node, cwd=run.parent, kill_at=ending.place, **more) for node in nodes]
     ends = [finish(launcher) for launcher in launchers]
     assert [code for code, _, _ in ends] == [ending.code] * ending.hosts, (ending, [err for _, _, err in ends])
