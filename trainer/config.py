@@ -67,6 +67,10 @@ class RunConfig:
     full_check: bool = False
     ranks: int | None = None
     bind: str | None = None
+    nodes: int | None = None
+    node_rank: int | None = None
+    master: str | None = None
+    rank_timeout: float = 1800.0
     log_every: int = 50
     tensorboard: bool = False
     monitor: tuple[str, ...] = ()

@@ -20,14 +20,6 @@ _NATIVE = (PASSING_ERRORS | _CLOSED | _FULL.keys()) - {errno.ENOMEM, errno.EAGAI
 _TEXTS = {os.strerror(number): number for number in _NATIVE}
 _PATH = re.compile(r"(?<![\w.])/[^\s'\",;:\])]+")
 
-NO_RESUME = "a run of several ranks cannot be resumed"
-
-
-def use_weights(checkpoint: Path | None) -> str:
-    """Return the advice for a run that cannot be resumed: start a new run, with the weights of `checkpoint` if any."""
-    init = "" if checkpoint is None else f"--init {checkpoint} and "
-    return f"to start a new run{' from these weights' if init else ''}, give {init}another --out"
-
 
 class TrainerError(Exception):
     """A request that cannot be fulfilled. The message says what is wrong, where, and what to do next."""
@@ -54,11 +46,10 @@ class Busy(TrainerError):
 
 
 class Interrupted(Exception):
-    """Stop of a run of `ranks` processes by the signal `signum`. `saved` is the last checkpoint, or None."""
+    """Stop of a run by the signal `signum`. `saved` is the last checkpoint, or None."""
 
-    def __init__(self, signum: int, saved: Path | None, ranks: int = 1) -> None:
-        way = "resume with the same command and --resume" if ranks == 1 else f"{NO_RESUME}; {use_weights(saved)}"
-        where = f"; the last checkpoint is {saved}; {way}" if saved else ""
+    def __init__(self, signum: int, saved: Path | None) -> None:
+        where = f"; the last checkpoint is {saved}; resume it with the same command and --resume" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = exit_code(signum)
 

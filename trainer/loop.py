@@ -13,16 +13,18 @@ from schemas.errors import ContractError
 from schemas.storage.files import write_whole
 from trainer.config import RunConfig
 from trainer.device.context import this_machine
+from trainer.device.heartbeat import EVALUATION, STARTING, beat
 from trainer.device.precision import overflow_advice
 from trainer.device.sink import rounds
 from trainer.errors import Interrupted, TrainerError
 from trainer.feed.autotune import keep_tuned, stop_autotune
 from trainer.feed.pipeline import eval_batches, train_batches
-from trainer.nn.all_reduce import average_statistics, sum_scores
+from trainer.nn.all_reduce import average_statistics
+from trainer.nn.collective_errors import collective_errors
 from trainer.nn.optimizer import cosine_with_warmup
 from trainer.nn.step import TrainStep
 from trainer.nn.tasks.task import Scores
-from trainer.plan.preflight import check_start
+from trainer.plan.preflight import check_start, resumes
 from trainer.plan.prepare import check_data, prepared
 from trainer.plan.run_plan import RunPlan, plan_run
 from trainer.runs.folder import (
@@ -33,11 +35,11 @@ from trainer.runs.folder import (
     LAST,
     METRICS,
     RESULT,
-    contains_run,
     run_folder,
     temporary_folder,
 )
 from trainer.runs.history import append_start, start_settings
+from trainer.runs.kill_points import kill_point
 from trainer.runs.result import TrainResult, warn_of_skipped
 from trainer.runs.state import RunState
 from trainer.signals import StopSignals
@@ -49,6 +51,8 @@ from trainer.training.logs import log_callbacks
 from trainer.training.meter import Meter, WaitReport, judge_wait, share_of_waiting
 from trainer.training.outputs import evaluate_network
 from trainer.training.progress import Progress, Silent
+from trainer.training.rank_state import waits
+from trainer.training.stop_votes import StopVotes
 
 
 def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path = Path()) -> TrainResult:
@@ -58,13 +62,14 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
     Raises TrainerError or ContractError if the run cannot start or fails, and Interrupted if `stop` has a signal.
     """
     started = time.perf_counter()
+    beat(STARTING, 0)
     plan = plan_run(config, this_machine(config.device), start_settings(config.out), home)
     effect = plan.effect
-    if not effect.shard_id:  # only rank 0 checks; the other ranks wait until rank 0 joins
-        check_start(plan)
-        check_data(plan, plan.used_splits, stop.check)
     if effect.shard_id:
         progress = Silent()  # only rank 0 reports
+    else:  # and only rank 0 checks: the other ranks wait for it to join them
+        check_start(plan)
+        check_data(plan, plan.used_splits, stop.check)
     progress.settings(plan.decisions)
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
@@ -74,17 +79,18 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
     def undecodable_key() -> str | None:
         return undecodable(plan, state.step)
 
-    with _run_folder(plan) as run, prepared(plan, run, undecodable_key) as scratch:
+    waiting = collective_errors(lambda: state.step)
+    with _run_folder(plan) as run, prepared(plan, run, undecodable_key) as scratch, waiting:
         schedule = _schedule(plan)
-        network, step = network_and_step(plan, schedule.rates, progress.note, not (run / LAST).exists())
+        network, step = network_and_step(plan, schedule.rates, progress.note, not resumes(plan))
         checkpointer = Checkpointer(run, plan, step, state, started)
-        stop.check()
+        checkpointer.check(stop)
         _start_or_resume(checkpointer, progress, config)
 
+        votes = StopVotes(stop, step, effect.num_shards)
+
         def evaluate() -> Scores | None:
-            stop_autotune()
-            with step.averaged():
-                scores = _evaluate_val(plan, network, stop)
+            scores = _evaluate_val(plan, network, votes, state)
             step.set_train(True)
             return scores
 
@@ -92,7 +98,7 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
             return write_nonfinite(run, plan, problem, (first, last), element)
 
         meter = Meter(config.batch_size * effect.num_shards, effect.sink)
-        active = ActiveRun(schedule, state, step, meter, progress, stop)
+        active = ActiveRun(schedule, state, step, meter, progress, votes.agreed)
         on_step = StepCallback(active, checkpointer.save, explain)
         on_epoch = EpochCallback(active, run / METRICS, evaluate, checkpointer.save)
         logs = [] if effect.shard_id else log_callbacks(config, run, meter, schedule, state, progress.note)
@@ -101,12 +107,13 @@ def train(config: RunConfig, progress: Progress, stop: StopSignals, home: Path =
             on_epoch.finish_epoch()
         if state.evaluated and not schedule.is_over(state):
             numbers = StepNumbers(schedule, state, effect.pipeline_per_epoch)
-            _train_epochs(plan, step, schedule, state, stop, [numbers, on_step, on_epoch, *logs])
+            callbacks = [numbers, votes, on_step, on_epoch, *logs]
+            _train_epochs(plan, step, schedule, state, votes.agreed, callbacks)
             if config.autotune:
                 progress.note(keep_tuned(scratch, run / AUTOTUNE_REPORT, run / AUTOTUNE_CONFIG))
         if not schedule.is_over(state):
-            assert stop.signum is not None
-            raise Interrupted(stop.signum, run / LAST, effect.num_shards)
+            assert votes.agreed.signum is not None
+            raise Interrupted(votes.agreed.signum, None if effect.shard_id else run / LAST)
         return _finish(plan, run, state, progress)
 
 
@@ -154,7 +161,7 @@ def _schedule(plan: RunPlan) -> Schedule:
 
 def _start_or_resume(checkpointer: Checkpointer, progress: Progress, config: RunConfig) -> None:
     run, plan, state = checkpointer.folder, checkpointer.plan, checkpointer.state
-    if contains_run(run) and checkpointer.restore(progress.note):
+    if checkpointer.restore(progress.note):
         action = f"resuming after step {state.step}{_replay(plan, state)}"
     else:
         write_whole(run / CONFIG, config.to_json() + "\n")
@@ -183,17 +190,24 @@ def _run_folder(plan: RunPlan) -> contextlib.AbstractContextManager[Path]:
     return temporary_folder() if plan.effect.shard_id else run_folder(plan.config.out, plan.folder)
 
 
-def _evaluate_val(plan: RunPlan, network: Any, stop: StopSignals) -> Scores | None:
-    ranks = plan.effect.num_shards
-    if ranks > 1:
-        average_statistics(network, ranks)
+def _evaluate_val(plan: RunPlan, network: Any, votes: StopVotes, state: RunState) -> Scores | None:
+    stop_autotune()
+    kill_point("evaluate", state.step)
+    beat(EVALUATION, state.step)
+    if plan.effect.num_shards > 1:
+        average_statistics(votes.step, plan.effect.num_shards)
     if plan.val_split is None:
         return None
     size, task = plan.config.batch_size, plan.task
     source = plan.folder, plan.dataset, "val", plan.recipe, plan.pixels
     batches = eval_batches(*source, size, plan.effect, task.columns)
-    scores = evaluate_network(network, task, batches, size, stop.check)
-    scores = sum_scores(scores) if ranks > 1 else scores
+
+    def after_batch() -> None:
+        beat(EVALUATION, state.step)
+        votes.own.check()
+
+    with votes.step.averaged():
+        scores = votes.summed(lambda: evaluate_network(network, task, batches, size, after_batch), task.no_scores)
     if scores.rows != plan.val_split.rows:
         raise TrainerError(
             f"val has {many(plan.val_split.rows, 'sealed row')}, but {scores.rows} were read; run 'dataprep verify'"
@@ -221,6 +235,7 @@ def _finish(plan: RunPlan, run: Path, state: RunState, progress: Progress) -> Tr
         updates=updates,
         skipped=skipped,
         warning=warn_of_skipped(skipped, updates, overflow_advice(plan.effect.precision.fixed_scale)),
+        ranks=[] if plan.effect.sink else waits(state),
     )
     if bound is not None or plan.effect.sink:
         progress.bottleneck(WaitReport(bound, share, plan.effect.device))

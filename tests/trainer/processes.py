@@ -13,14 +13,20 @@ QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--batch-siz
 
 
 def start(
-    *arguments: object, cwd: Path, kill_at: str = "", cap: str = "", cores: Collection[int] = ()
+    *arguments: object,
+    cwd: Path,
+    kill_at: str = "",
+    cap: str = "",
+    cores: Collection[int] = (),
+    **more: str,
 ) -> "subprocess.Popen[str]":
-    """Start the program; `cores` are those that it may run on, all when empty."""
+    """Start the program; `cores` are those that it may run on, all when empty. `more` is added to the environment."""
     root = ROOT
     left_out = ("GLOG_v", ONEDNN, DNNL, OURS)
     environment = {key: value for key, value in os.environ.items() if key not in left_out} | {
         "PYTHONPATH": str(root),
         "TRAINER_KILL_AT": kill_at,
+        **more,
         ONEDNN: cap,
     }
     command = [sys.executable, "-m", "trainer", *map(str, arguments)]

@@ -9,12 +9,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import mindspore
 import pytest
 
 from schemas.process.host import instruction_set, usable_cores
 from tests.trainer.conftest import RUN_FILES
 from tests.trainer.processes import QUICK, finish, start
+from tests.trainer.run_contents import contents
 
 pytestmark = pytest.mark.slow
 
@@ -125,16 +125,6 @@ def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differ
         assert code == 0, err
         assert "this run was started with CPU kernels 'SSE41', but ONEDNN_MAX_CPU_ISA=AVX selects 'AVX'" in err
         assert contents(tmp_path / "other") != contents(tmp_path / "whole")
-
-
-def contents(run: Path) -> list[object]:
-    """The tensors of both checkpoints byte by byte, and what in the metrics is no time."""
-    found: list[object] = []
-    for name in ("best.ckpt", "last.ckpt"):
-        entries = mindspore.load_checkpoint(str(run / name), crc_check=True)
-        found += [(key, value.asnumpy().tobytes()) for key, value in entries.items() if not isinstance(value, str)]
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return found + [[line[key] for key in ("epoch", "step", "loss", "lr", "skipped", "val_loss")] for line in lines]
 
 
 def test_image_that_does_not_decode_ends_in_one_sentence_and_no_litter(

@@ -43,7 +43,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 data rejected, 75 try again later,
-    130/143 interrupted (the same command resumes; not with --ranks).
+    130/143 interrupted (the same command resumes).
     """
 
 
@@ -80,7 +80,7 @@ def run(
     """
     quieten(verbose)
     from trainer.runs.folder import RUNS
-    from trainer.runs.resume import find_run
+    from trainer.runs.resume import find_run, finished
 
     problem = directory_problem(str(RUNS)) if settings["out"] is None else None
     if problem:
@@ -101,8 +101,8 @@ def run(
         drawn = draw_preview(config, Path(preview), Path.cwd())
         _print(_as_json(drawn) if as_json else text.preview_text(drawn))
         return
-    if not rank.under_msrun() and (config.ranks or 1) > 1:
-        _launch(config.ranks or 1, config.bind)
+    if not rank.under_msrun() and (config.ranks or 1) > 1 and finished(config) is None:
+        _launch(config)
         return
     if rank.role() == rank.SCHEDULER:
         from trainer.device.context import serve_ranks
@@ -134,11 +134,12 @@ def _print_once(result: str, folder: str) -> None:
         rank.note_result(result, folder) if rank.launched() else _print(result)
 
 
-def _launch(ranks: int, bind: str | None) -> None:
-    from trainer.cli.launch import launch
+def _launch(config: RunConfig) -> None:
+    from trainer.cli.launch import Job, launch
 
+    job = Job.of(config)
     with _stop_signals() as stop:
-        done = launch(sys.argv[1:], ranks, stop, sys.stderr, bind)
+        done = launch(sys.argv[1:], job, config.out, stop, sys.stderr)
     if done.text:
         _print(done.text)
     sys.exit(done.code)
@@ -381,4 +382,5 @@ def main() -> NoReturn:
     use_utf8()
     code = run_program(cli)
     rank.note_end(code)
-    sys.exit(code)
+    # msrun kills all ranks when one has failed, and rank 0 may still be saving.
+    sys.exit(0 if code in rank.STOPPED and not rank.is_first() else code)

@@ -1,16 +1,15 @@
 """Start the ranks of a run on this host with MindSpore's msrun, and end them together.
 
-msrun starts each rank in its own session and writes its output to a log file. msrun exits only a minute after a rank
-has died (measured on 2.10), and SIGTERM to msrun leaves all ranks running. So each rank writes its process ID and exit
-code to files that the launcher watches. Only rank 0 receives a signal and saves after its step; the other ranks are
-then killed. The kernel kills a process whose parent dies.
+msrun starts each rank in its own session with its output in a log file, exits a minute after a rank has died (measured
+on 2.10), and leaves all ranks running on SIGTERM. So each rank writes its process number and its exit code into files,
+and the launcher watches those. A signal is passed to all ranks, which agree on the step after which they save and stop.
+A process whose parent dies is killed by the kernel. With several hosts, one launcher runs on each of them.
 """
 
 import contextlib
 import ctypes
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -24,16 +23,22 @@ from pathlib import Path
 from typing import TextIO
 
 from schemas.process.stop_signals import exit_code, stop_signals
+from trainer.cli.node_notes import NodeNotes
+from trainer.cli.rank_watch import RankWatch, last_lines, process_state, send, slowest
+from trainer.config import RunConfig
 from trainer.device import rank
-from trainer.errors import Interrupted, TrainerError
+from trainer.errors import Interrupted, TrainerError, WrongUsage
+from trainer.runs.kill_points import LAUNCHER
 from trainer.signals import StopSignals
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.2
-GRACE_S = 5.0  # seconds that the other ranks have after rank 0 has ended
-LAST_LINES = 12
-RANK_0_ENDED = "rank 0 has ended"
+GRACE_S = 5.0  # for the other ranks, after rank 0 has ended
 LOGS = "ranks"  # folder of the logs, in the run folder
+# Seconds between two tries of a rank to reach the scheduler, which starts at the same time. MindSpore's default is 3 to
+# 5, with which a run of two ranks starts 5 s later (measured on 2.10).
+RETRIES = {"MS_RETRY_INTERVAL_LOWER": "1", "MS_RETRY_INTERVAL_UPPER": "1"}
+JOIN_S = 300  # for all ranks to connect
 
 # Programs of a rank and of msrun. {home} is the folder of this package, which may not be on the path. It replaces the
 # working directory on the path, where a file of the user may shadow a module.
@@ -55,8 +60,53 @@ main()
 
 
 @dataclass(frozen=True)
+class Job:
+    """The ranks of a run and the share of this host: `ranks` on `nodes` hosts, of which this is number `node`.
+
+    `master` is HOST:PORT of host 0, None with one host. `bind` is core, numa or None. `timeout_s` is the longest time
+    without progress.
+    """
+
+    ranks: int
+    bind: str | None = None
+    timeout_s: float = 1800.0
+    nodes: int = 1
+    node: int = 0
+    master: str | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "Job":
+        """Return the job that a configuration requests; raise WrongUsage if its options contradict each other."""
+        ranks, nodes, node = config.ranks or 1, config.nodes or 1, config.node_rank or 0
+        if nodes == 1 and (config.master or config.node_rank is not None):
+            raise WrongUsage("--master and --node-rank are for several hosts: give --nodes too")
+        if nodes > 1:
+            _check_nodes(config, ranks, nodes)
+        return cls(ranks, config.bind, config.rank_timeout, nodes, node, config.master)
+
+    @property
+    def local(self) -> range:
+        """The ranks of this host."""
+        share = self.ranks // self.nodes
+        return range(self.node * share, (self.node + 1) * share)
+
+
+def _check_nodes(config: RunConfig, ranks: int, nodes: int) -> None:
+    missing = [name for name in ("node_rank", "master", "out") if getattr(config, name) is None]
+    if missing:
+        option = f"--{missing[0].replace('_', '-')}"
+        raise WrongUsage(f"--nodes needs {option}: give --node-rank 0 to {nodes - 1}, --master HOST0:PORT and --out")
+    if ranks % nodes:
+        raise WrongUsage(f"--ranks {ranks} is the number on all hosts: give a multiple of --nodes {nodes}")
+    if not 0 <= (config.node_rank or 0) < nodes:
+        raise WrongUsage(f"--node-rank {config.node_rank} is not in 0 to {nodes - 1}")
+    if not (config.master or "").rpartition(":")[2].isdecimal():
+        raise WrongUsage(f"--master {config.master} is not HOST:PORT")
+
+
+@dataclass(frozen=True)
 class LaunchResult:
-    """Exit code of rank 0, and its result as text for stdout."""
+    """Exit code of rank 0, and its result as text for stdout; on other hosts the highest code of a rank and no text."""
 
     code: int
     text: str
@@ -65,113 +115,71 @@ class LaunchResult:
 def stay_with_parent() -> None:
     """Let the kernel kill this process when its parent dies, and unblock the signals that the launcher has blocked."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = os.environ.get(rank.PARENT)
+    if parent is not None and not process_state(parent):
+        os._exit(1)  # it died before the call
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     if rank.launched() and rank.role() == rank.WORKER:
         rank.note("pid", str(os.getpid()))
 
 
-def launch(
-    arguments: list[str], ranks: int, stop: StopSignals, stream: TextIO, bind: str | None = None
-) -> LaunchResult:
-    """Run `trainer` with `arguments` as `ranks` processes. Copy the log of rank 0 to `stream` and return its result.
+def launch(arguments: list[str], job: Job, out: str | None, stop: StopSignals, stream: TextIO) -> LaunchResult:
+    """Run `trainer` with `arguments` as the ranks of this host and copy the log of rank 0 to `stream`.
 
-    If `bind` is core or numa, msrun binds each rank to its own cores or NUMA node. If the exit code is not 0, rank 0
-    has reported the error. Raises Interrupted if a signal came before rank 0 had started, and TrainerError with the
-    last lines of the log if a rank died.
+    After an exit code other than 0, rank 0 has reported the error. Raises Interrupted if a signal came before a rank
+    had started, TrainerError with the last lines of the log if a rank died, and Busy if the ranks wait for each other.
     """
     folder = Path(tempfile.mkdtemp(prefix="trainer-ranks-"))
+    (folder / LAUNCHER).write_text(str(os.getpid()))
+    watch = RankWatch(folder, job.local, job.timeout_s)
+    nodes = NodeNotes(out, job.nodes, job.node, watch)
     log = LogTail(folder / "worker_0.log", stream)
-    with _msrun(arguments, ranks, folder, bind) as process:
+    with _msrun(arguments, job, folder, watch) as process, nodes:
         signalled = False
-        while not (ending := _ending(folder, ranks, process)):
+        while not _is_over(watch):
             log.copy_new()
+            if (problem := watch.problem() or nodes.problem() or _failed_start(process, watch)) is not None:
+                log.copy_new()
+                if stop.signum is None:
+                    raise problem
+                break
             if stop.signum is not None and not signalled:
                 signalled = True
-                if not _signal_rank_0(folder, stop.signum):
+                if not watch.pids():
                     raise Interrupted(stop.signum, None)
+                send(watch.pids(), stop.signum)
             time.sleep(POLL_S)
         log.copy_new()
-    return _result(folder, ending, stop)
+        if watch.note(rank.GAVE_UP, 0) is not None:
+            stream.write(slowest(watch.states()) + "\n")
+    return _result(watch, stop)
 
 
-def _result(folder: Path, ending: str, stop: StopSignals) -> LaunchResult:
-    end = _read(folder, "end", 0) if ending == RANK_0_ENDED else None
-    noted = _read(folder, "result", 0)
-    if end == "0" or (end is not None and noted is not None):  # a complete run can end with exit code 1
-        result = json.loads(noted or '{"text": "", "run": ""}')
+def _is_over(watch: RankWatch) -> bool:
+    """Return True if rank 0 has ended; on a host without it, if all ranks have."""
+    ends = watch.ends()
+    return 0 in ends if 0 in watch.numbers else len(ends) == len(watch.numbers)
+
+
+def _failed_start(process: "subprocess.Popen[bytes]", watch: RankWatch) -> TrainerError | None:
+    if process.poll() is None or watch.ends():
+        return None
+    last, logs = last_lines(watch.folder / "msrun.log"), f"their logs are in {watch.folder}"
+    return TrainerError(f"msrun ended with exit code {process.returncode}:\n{last}\nall ranks were stopped; {logs}")
+
+
+def _result(watch: RankWatch, stop: StopSignals) -> LaunchResult:
+    folder, ends = watch.folder, watch.ends()
+    noted, end = watch.note("result", 0), ends.get(0)
+    if noted is not None and end is not None:  # a complete run can end with exit code 1
+        result = json.loads(noted)
         if result["run"]:
             _keep_logs(folder, Path(result["run"]))
-        return LaunchResult(int(end), result["text"])
-    if stop.signum is not None or end is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        return LaunchResult(int(end) if end is not None else exit_code(stop.signum or 0), "")
-    raise TrainerError(f"{ending}; all ranks were stopped; their logs are in {folder}")
-
-
-def _ending(folder: Path, ranks: int, process: "subprocess.Popen[bytes]") -> str:
-    """Return the reason for the end of the run (rank 0 ended, a rank failed, msrun ended), or an empty string."""
-    dead = [each for each in range(ranks) if _died(folder, each)]
-    if dead:
-        time.sleep(GRACE_S / 2)  # msrun logs the exit code
-        return _death(folder, dead[0])
-    if _read(folder, "end", 0) is not None:
-        return RANK_0_ENDED
-    failed = [each for each in range(ranks) if (_read(folder, "end", each) or "0") != "0"]
-    if failed:
-        time.sleep(GRACE_S / 2)  # rank 0 may be about to report the same error
-        return RANK_0_ENDED if _read(folder, "end", 0) is not None else _death(folder, failed[0])
-    if process.poll() is not None:
-        return f"msrun ended with exit code {process.returncode}:\n{_last_lines(folder / 'msrun.log')}\n"
-    return ""
-
-
-def _died(folder: Path, number: int) -> bool:
-    """Return True if the rank has ended without writing its exit code."""
-    pid = _read(folder, "pid", number)
-    return pid is not None and not _alive(int(pid)) and _read(folder, "end", number) is None
-
-
-def _death(folder: Path, number: int) -> str:
-    pid = _read(folder, "pid", number)
-    code = re.search(rf"Worker process {pid} exit with exception\. Error code: (-?\d+)", _text(folder / "msrun.log"))
-    how = "" if code is None else f" ({_exit_name(int(code[1]))})"
-    return f"rank {number} died{how}; the last lines of its log:\n{_last_lines(folder / f'worker_{number}.log')}\n"
-
-
-def _exit_name(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def _read(folder: Path, kind: str, number: int) -> str | None:
-    with contextlib.suppress(FileNotFoundError):
-        return (folder / f"{kind}_{number}").read_text()
-    return None
-
-
-def _text(path: Path) -> str:
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text(errors="replace")
-    return ""
-
-
-def _last_lines(path: Path) -> str:
-    lines = [line for line in _text(path).splitlines() if not line.startswith("[INFO] ")][-LAST_LINES:]
-    return "\n".join(f"  {line}" for line in lines or ["(empty)"])
-
-
-def _alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-def _signal_rank_0(folder: Path, signum: int) -> bool:
-    pid = _read(folder, "pid", 0)
-    if pid is None:
-        return False
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(pid), signum)
-    return True
+        return LaunchResult(end, result["text"])
+    shutil.rmtree(folder, ignore_errors=True)
+    if end is None:
+        end = max(ends.values(), default=exit_code(stop.signum or 0))
+    return LaunchResult(end, "")
 
 
 def _keep_logs(folder: Path, run: Path) -> None:
@@ -182,23 +190,24 @@ def _keep_logs(folder: Path, run: Path) -> None:
 
 
 @contextlib.contextmanager
-def _msrun(arguments: list[str], ranks: int, folder: Path, bind: str | None) -> Iterator["subprocess.Popen[bytes]"]:
+def _msrun(arguments: list[str], job: Job, folder: Path, watch: RankWatch) -> Iterator["subprocess.Popen[bytes]"]:
     home = str(Path(__file__).resolve().parents[2])
     script = folder / "rank.py"
     script.write_text(RANK.format(home=home, arguments=json.dumps(arguments)))
     path = f"{_folder_of_python(folder)}:{os.environ.get('PATH', '')}"
-    paths = {rank.FOLDER: str(folder), "PATH": path, "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(ranks, folder, bind), str(script)]
+    own = {rank.FOLDER: str(folder), rank.LOCAL: str(len(job.local)), rank.PARENT: str(os.getpid())}
+    command = [sys.executable, "-c", MSRUN.format(home=home), *msrun_options(job, folder), str(script)]
+    environment = RETRIES | os.environ | own | {"PATH": path, "PYTHONUNBUFFERED": "1"}
     with (folder / "msrun.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | paths, start_new_session=True
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
         )
     try:
         yield process
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S if _read(folder, "end", 0) == "0" else 0)
+        if watch.ends().get(0) == 0:
+            watch.wait_for_ends(GRACE_S)
     finally:
-        _kill(process, folder, ranks)
+        _kill(process, watch)
 
 
 def _folder_of_python(folder: Path) -> Path:
@@ -221,33 +230,36 @@ def _folder_of_python(folder: Path) -> Path:
     return folder
 
 
-def msrun_options(ranks: int, folder: Path, bind: str | None = None) -> list[str]:
-    """Return the options of msrun for `ranks` processes on this host. The launcher, not msrun, copies the log."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def msrun_options(job: Job, folder: Path) -> list[str]:
+    """Return the options of msrun for the ranks of this host. msrun tails no log: the launcher does."""
+    host, port = (job.master or "127.0.0.1:").rsplit(":", 1)
     options = {
-        "worker_num": ranks,
-        "local_worker_num": ranks,
-        "master_addr": "127.0.0.1",
-        "master_port": port,
+        "worker_num": job.ranks,
+        "local_worker_num": len(job.local),
+        "master_addr": host,
+        "master_port": port or _free_port(),
+        **({"node_rank": job.node} if job.nodes > 1 else {}),
         "log_dir": folder,
         "join": True,
-        "cluster_time_out": 300,
-        "tail_worker_log": ranks,
-        **({} if bind is None else {f"bind_{bind}": True}),
+        "cluster_time_out": JOIN_S,
+        "tail_worker_log": job.ranks,
+        **({} if job.bind is None else {f"bind_{job.bind}": True}),
     }
     return [f"--{name}={value}" for name, value in options.items()]
 
 
-def _kill(process: "subprocess.Popen[bytes]", folder: Path, ranks: int) -> None:
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _kill(process: "subprocess.Popen[bytes]", watch: RankWatch) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # msrun and its scheduler; the ranks die with their parent
     process.wait()
-    for each in range(ranks):
-        if (pid := _read(folder, "pid", each)) and _alive(int(pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+    send(watch.pids(), signal.SIGKILL)
 
 
 class LogTail:

@@ -213,6 +213,17 @@ run_options = options(
         type=Choice(["core", "numa"]),
         help="Bind each rank to its own cores or NUMA node.",
     ),
+    option("--nodes", type=IntRange(1), help="Number of hosts: run the command on each of them. [default: 1]"),
+    option("--node-rank", type=IntRange(0), help="Number of this host, from 0. With --nodes."),
+    option("--master", metavar="HOST:PORT", help="Address of host 0 and a free port on it. With --nodes."),
+    option(
+        "--rank-timeout",
+        type=FloatRange(1),
+        default=1800,
+        show_default=True,
+        metavar="SECONDS",
+        help="End a run of several ranks after so long without progress.",
+    ),
     option("--log-every", type=IntRange(1), default=50, show_default=True, help="Steps between log lines."),
     option("--tensorboard", is_flag=True, help="Also write event files (needs the extra 'tensorboard')."),
     option(

@@ -14,7 +14,7 @@ from trainer.config import RunConfig
 from trainer.decisions import Call, Decision, StartSettings, requested
 from trainer.device.kernels import INEXACT, Kernels, Processor, decide_kernels, this_processor, use_kernels
 from trainer.device.precision import Precision, decide_precision
-from trainer.device.rank import WORKER, launched, role
+from trainer.device.rank import WORKER, count, launched, local_count, number, role
 from trainer.device.sink import decide_pipeline, decide_sink
 from trainer.errors import TrainerError, WrongUsage
 from trainer.feed.threads import Demand, Feed, decide_feed
@@ -34,7 +34,8 @@ class Machine:
     `cores` is the number of cores that this process may use, `host_cores` the number of cores of the host (None if
     equal). `affinity` is the number of cores in the affinity mask, regardless of a CPU quota. `memory` is the free
     memory in bytes, `open_files` the limit of open files. msrun sets `rank` and `ranks`; `ranks` is None without msrun.
-    `compile_cache` is True if the environment enables MindSpore's compile cache. In other fields, None means unknown.
+    `local_ranks` is the number of ranks on this host, None if the launcher has not set it. `compile_cache` is True if
+    the environment enables MindSpore's compile cache. In other fields, None means unknown.
     """
 
     ascend: bool
@@ -47,6 +48,7 @@ class Machine:
     processor: Processor = field(default_factory=Processor)
     compile_cache: bool = False
     affinity: int | None = None
+    local_ranks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def this_machine(device: str | None) -> Machine:
     cores, memory, files = usable_cores(), usable_memory(), max_open_files()
     cache = os.environ.get(CACHE) == "1"
     allowed = len(os.sched_getaffinity(0))
-    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed)
+    local = local_count()
+    return Machine(ascend, cores, memory, files, host_cores(), rank, ranks, this_processor(), cache, allowed, local)
 
 
 def _rank_of_msrun() -> tuple[int, int | None]:
@@ -100,7 +103,7 @@ def _rank_of_msrun() -> tuple[int, int | None]:
     # RANK_ID is not used, because RANK_ID is 0 in every process if the cluster assigns the ranks (2.10).
     if "MS_NODE_ID" not in os.environ:
         raise TrainerError("msrun has not set MS_NODE_ID; on several hosts, give each msrun its --node_rank")
-    return int(os.environ["MS_NODE_ID"]), int(os.environ["MS_WORKER_NUM"])
+    return number(), count()
 
 
 def serve_ranks() -> None:
@@ -180,9 +183,12 @@ def decide(
 
 
 def _feed(config: RunConfig, machine: Machine, ranks: int, demand: Demand | None, start: StartSettings | None) -> Feed:
-    cores = max(1, machine.cores // ranks)  # the ranks on a host share the host's cores
-    memory = None if machine.memory is None else machine.memory // ranks
+    local = machine.local_ranks or ranks  # ranks of a host share its cores
+    cores = max(1, machine.cores // local)
+    memory = None if machine.memory is None else machine.memory // local
     files, host = machine.open_files, machine.host_cores
+    if start is not None and start.ranks not in (None, ranks):
+        start = None  # another number of ranks redraws augmentation, so the number of workers may change
     return decide_feed(config.workers, config.prefetch, cores, memory, files, demand, host, start)
 
 

@@ -4,7 +4,13 @@ import json
 import os
 from pathlib import Path
 
+from schemas.process.stop_signals import INTERRUPT_EXIT, TERMINATE_EXIT
+
 FOLDER = "TRAINER_RANKS"  # environment variable with the launcher's folder for messages and logs
+LOCAL = "TRAINER_LOCAL_RANKS"  # environment variable with the number of ranks on this host
+PARENT = "TRAINER_PARENT"  # environment variable with the process number of the launcher
+GAVE_UP = "gave_up"  # the message of a rank that waited too long for the others
+STOPPED = (INTERRUPT_EXIT, TERMINATE_EXIT)  # exit codes after a stop signal
 WORKER, SCHEDULER = "MS_WORKER", "MS_SCHED"
 
 
@@ -19,8 +25,23 @@ def under_msrun() -> bool:
 
 
 def is_first() -> bool:
-    """Return True if this process is rank 0, the only rank that writes files and prints."""
-    return os.environ.get("MS_NODE_ID", "0") == "0"
+    """Return True for rank 0, which alone writes files and prints."""
+    return number() == 0
+
+
+def number() -> int:
+    """Return the rank of this process, 0 without msrun."""
+    return int(os.environ.get("MS_NODE_ID", "0"))
+
+
+def count() -> int | None:
+    """Return the number of ranks that msrun has started on all hosts, None without msrun."""
+    return int(os.environ["MS_WORKER_NUM"]) if role() == WORKER else None
+
+
+def local_count() -> int | None:
+    """Return the number of ranks on this host, None if it is not known."""
+    return int(os.environ[LOCAL]) if LOCAL in os.environ else None
 
 
 def launched() -> bool:

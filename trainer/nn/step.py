@@ -45,6 +45,9 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         self.scaled = scaler is not None
         self.over_ranks: Any = options.over_ranks
         self.shared = self.over_ranks is not None
+        if self.shared:
+            self.vote = Parameter(Tensor(0.0, mstype.float32), name="stop_vote", requires_grad=False)
+            self.votes = Parameter(Tensor(0.0, mstype.float32), name="stop_votes", requires_grad=False)
         self.skipped = _counter("skipped_steps")
         self.skipped_in_row = _counter("skipped_in_row")
         self.value_and_grad = ops.value_and_grad(self.forward, None, optimizer.parameters)
@@ -71,7 +74,8 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
         loss, gradients = self.value_and_grad(images, labels)
         if self.shared:
             # Averaged before the overflow check, so that an overflow on one rank skips the update on all ranks.
-            loss, gradients = self.over_ranks(loss, gradients)
+            loss, gradients, votes = self.over_ranks(loss, gradients, self.vote)
+            ops.assign(self.votes, votes)
         if self.scaled:
             loss = self.scaler.unscale(loss)  # unscaled before the scaler adjusts its scale
         if self.accumulate == 1:
@@ -123,9 +127,14 @@ class TrainStep(nn.Cell):  # type: ignore[misc]
     def training_parameters(self) -> dict[str, Parameter]:
         """Return the remaining training state by name: optimizer state, counters, loss scale, non-averaged weights."""
         known = {id(parameter) for parameter in self.inference_parameters().values()}
+        known |= {id(self.vote), id(self.votes)} if self.shared else set()
         scaler = [getattr(self.scaler, name, None) for name in ("scale_value", "counter")]
         parameters = [*self.get_parameters(), *(p for p in scaler if p is not None)]
         return {f"{p.name}": p for p in parameters if id(p) not in known}
+
+    def vote_to_stop(self) -> None:
+        """Have all ranks stop after the next step."""
+        ops.assign(self.vote, Tensor(1.0, mstype.float32))
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:

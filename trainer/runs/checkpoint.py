@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from trainer.runs.state import RunState
 META = "trainer_meta"  # entries of a checkpoint that are not weights
 STATE = "trainer_state"
 TRAINING = "training:"  # prefix of the parameters that only training needs
+RANK = "rank:"  # prefix, before the number of a rank, of the parameters that differ from those of rank 0
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,15 @@ class Meta:
 
 @dataclass(frozen=True)
 class Training:
-    """Training state, which a resume needs in addition to the weights: parameters by name and the run state."""
+    """Training state, which a resume needs in addition to the weights: parameters by name and the run state.
+
+    `others` has, for each rank from 1 on, the parameters that differ between the ranks. Names that are no weights start
+    with TRAINING.
+    """
 
     parameters: Mapping[str, Any]
     state: RunState
+    others: Sequence[Mapping[str, Any]] = ()
 
 
 @until_uninterrupted
@@ -75,7 +81,12 @@ def save(path: Path, weights: Any, meta: Meta, training: Training | None = None)
     entries, extra = weights, {META: meta.to_json()}
     if training is not None:
         states = {TRAINING + name: value for name, value in training.parameters.items()}
-        entries = [{"name": name, "data": value} for name, value in {**_named(weights), **states}.items()]
+        others = {
+            f"{RANK}{number}:{name}": value
+            for number, values in enumerate(training.others, 1)
+            for name, value in values.items()
+        }
+        entries = [{"name": name, "data": value} for name, value in {**_named(weights), **states, **others}.items()]
         extra[STATE] = training.state.to_json()
     elif isinstance(weights, dict):
         entries = [{"name": name, "data": value} for name, value in weights.items()]
@@ -149,9 +160,19 @@ def _read(path: Path) -> tuple[dict[str, Any], Meta, Training | None]:
         meta, state = Meta.from_json(entries.pop(META)), entries.pop(STATE, None)
         states = {name: entries.pop(name) for name in list(entries) if name.startswith(TRAINING)}
         named = {name.removeprefix(TRAINING): value for name, value in states.items()}
-        return entries, meta, None if state is None else Training(named, RunState.from_json(state))
+        others = _take_others(entries)
+        return entries, meta, None if state is None else Training(named, RunState.from_json(state), others)
     except (KeyError, ValueError, TypeError):
         raise ContractError(f"{path} was not written by 'trainer run': it has no class names") from None
+
+
+def _take_others(entries: dict[str, Any]) -> list[dict[str, Any]]:
+    """Remove the parameters of the ranks from 1 on, and return them by rank."""
+    others: dict[int, dict[str, Any]] = {}
+    for entry in [entry for entry in entries if entry.startswith(RANK)]:
+        number, _, name = entry.removeprefix(RANK).partition(":")
+        others.setdefault(int(number), {})[name] = entries.pop(entry)
+    return [others[number] for number in sorted(others)]
 
 
 def fill(parameters: Mapping[str, Any], values: Mapping[str, Any], path: Path) -> None:

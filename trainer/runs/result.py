@@ -1,9 +1,12 @@
 """Result of a run, stored in result.json, the last file that a run writes."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 MANY_SKIPPED = 0.1  # fraction of skipped updates at which a run ends with a warning
+MUCH_LONGER = 0.1  # fraction of the time that one rank waits for data, in addition to that of the median rank
 HARDLY_MOVED = 0.9  # fraction of skipped updates at which a run ends with exit code 1
 
 
@@ -15,7 +18,8 @@ class TrainResult:
     total time of all processes of the run. `data_wait` is the fraction of the training time, without evaluation, spent
     waiting for data. `bound` is the bottleneck: feed, compute or balanced. `images_per_s`, `data_wait` and `bound` are
     None if not measured. `updates` counts all updates, `skipped` the updates that were skipped because a gradient
-    overflowed. `warning` is set if many updates were skipped.
+    overflowed. `warning` is set if many updates were skipped. If there are several ranks, `ranks` has the number, host
+    and data_wait of each.
     """
 
     run: str
@@ -33,6 +37,7 @@ class TrainResult:
     updates: int = 0
     skipped: int = 0
     warning: str | None = None
+    ranks: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def learnt(self) -> bool:
@@ -47,6 +52,21 @@ class TrainResult:
     def from_json(cls, text: str) -> "TrainResult":
         """Parse the content of result.json. Raises ValueError or TypeError if the content is invalid."""
         return cls(**json.loads(text))
+
+
+def slow_feed(ranks: Sequence[dict[str, Any]]) -> str | None:
+    """Return a sentence about the rank that waited for data longest, if much longer than the median rank."""
+    waits = sorted(entry["data_wait"] for entry in ranks if entry["data_wait"] is not None)
+    if len(waits) < 2:
+        return None
+    slow = max((entry for entry in ranks if entry["data_wait"] is not None), key=lambda entry: entry["data_wait"])
+    usual = waits[(len(waits) - 1) // 2]
+    if slow["data_wait"] - usual <= MUCH_LONGER:
+        return None
+    return (
+        f"rank {slow['rank']} on {slow['host']} waited for data {slow['data_wait']:.0%} of the time, the others about "
+        f"{usual:.0%}: its feed holds up all ranks; check the storage and the load of that host"
+    )
 
 
 def warn_of_skipped(skipped: int, updates: int, advice: str) -> str | None:

@@ -9,8 +9,10 @@ from schemas.errors import ContractError
 from schemas.storage.regular_file import read_regular
 from trainer.config import RunConfig
 from trainer.decisions import requested
+from trainer.device import rank
 from trainer.errors import TrainerError, WrongUsage
 from trainer.runs.folder import CONFIG, RESULT, RUNS, contains_run
+from trainer.runs.history import start_settings
 from trainer.runs.result import TrainResult
 
 MAX_BYTES = 16 << 20  # size limit of config.json and result.json
@@ -18,6 +20,8 @@ MAX_BYTES = 16 << 20  # size limit of config.json and result.json
 FREE = {"dataset", "out", "resume", "exact_resume", "log_every", "full_check", "keep", "save_every", "bind", "prefetch"}
 # A resumed run keeps its number of workers. If another number is requested, a warning is shown.
 FREE |= {"workers"}
+# The global batch is compared instead: a run may resume with another number of ranks and the corresponding batch size.
+FREE |= {"ranks", "batch_size", "nodes", "node_rank", "master", "rank_timeout"}
 OLD_DEFAULTS = {"optimizer": "adamw"}  # recorded by earlier versions if no optimizer was requested
 
 
@@ -53,9 +57,10 @@ def finished(config: RunConfig) -> TrainResult | None:
     difference = _difference(folder, config)
     if difference is not None:
         option, before, now = difference
+        same = "the same product of --batch-size and --ranks" if option == "batch_size" else "the same options"
         raise TrainerError(
             f"{folder} was started with --{option.replace('_', '-')} {before}, now it is {now}; "
-            "give the same options to resume, or --out another name"
+            f"give {same} to resume, or --out another name"
         )
     path = folder / RESULT
     if not path.exists():
@@ -85,7 +90,19 @@ def _difference(folder: Path, config: RunConfig) -> tuple[str, str, str] | None:
         old, new = getattr(before, field.name), getattr(config, field.name)
         if field.name not in FREE and old != new and (new is not None or old != OLD_DEFAULTS.get(field.name)):
             return field.name, _shown(old), _shown(new)
+    first, second = _ranks_before(folder, before), config.ranks or rank.count() or 1
+    if before.batch_size * first != config.batch_size * second:
+        return "batch_size", _batch(before.batch_size, first), _batch(config.batch_size, second)
     return None
+
+
+def _ranks_before(folder: Path, config: RunConfig) -> int:
+    start = None if config.ranks else start_settings(str(folder))  # msrun may have set the number
+    return config.ranks or (None if start is None else start.ranks) or 1
+
+
+def _batch(size: int, ranks: int) -> str:
+    return str(size) if ranks == 1 else f"{size} on {ranks} ranks"
 
 
 def _shown(value: object) -> str:

@@ -14,7 +14,8 @@ class RunState:
     epoch. `last` is the report of the last complete epoch. `best_epoch` is 0 before the first evaluation.
     `best_accuracy` is None without a val split. `rise_epoch` is the last epoch with a new highest accuracy. `seconds`
     is the time spent so far. In complete epochs, `wait_s` seconds were spent waiting for data and `work_s` seconds
-    training. `timed_steps` is the number of steps in `wait_s` and `work_s`.
+    training. `timed_steps` is the number of steps in `wait_s` and `work_s`. If there are several ranks, `ranks` has the
+    host and the times of each.
     """
 
     step: int = 0
@@ -29,6 +30,7 @@ class RunState:
     timed_steps: int = 0
     meter: dict[str, float] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> str:
         """Return the JSON text stored in a checkpoint."""

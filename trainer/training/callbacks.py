@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from mindspore.train import Callback, RunContext
 
 from schemas.counting import many
+from trainer.device.heartbeat import COMPILING, DATA, STEP, beat
 from trainer.device.precision import overflow_advice
 from trainer.errors import Interrupted, TrainerError
 from trainer.nn.tasks.task import Scores
@@ -24,6 +25,7 @@ from trainer.runs.state import RunState
 from trainer.signals import StopSignals
 from trainer.training.meter import Meter
 from trainer.training.progress import EpochReport, Progress, StepReport
+from trainer.training.rank_state import slow_rank
 
 ENOUGH_STEPS = 20  # timed steps; with fewer, the estimate of the remaining time includes earlier epochs
 
@@ -136,11 +138,14 @@ class StepCallback(Callback):  # type: ignore[misc]
         run.progress.epoch_begin(epoch, run.schedule.epochs, run.schedule.steps)
         run.meter.epoch_begin(time.perf_counter())
         run.meter.resume(state.meter)
+        beat(DATA, state.step + 1)
         self.entered = True
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Record that the batch has arrived."""
         self.run.meter.step_begin(time.perf_counter())
+        meter = self.run.meter
+        beat(STEP if meter.compiled else COMPILING, self.run.state.step + 1, meter.times[:2])
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Read the loss, report the step, save if due, and stop after a signal."""
@@ -154,11 +159,14 @@ class StepCallback(Callback):  # type: ignore[misc]
         self._check_loss(loss, before + 1, params.train_dataset_element)
         run.progress.step(self._report(before // run.schedule.steps + 1, loss))
         state.meter = run.meter.measured()
+        beat(DATA, state.step + 1, run.meter.times[:2])
         kill_points.kill_point("step", state.step)
         every = run.schedule.save_every
         due = every is not None and state.step // every > before // every
         if state.step % run.schedule.steps and (due or run.stop.signum is not None):  # else EpochCallback saves
             self.save()
+            run.meter.saved(time.perf_counter())
+            beat(DATA, state.step + 1, run.meter.times[:2])
             kill_points.kill_point("saved", state.step)
         if run.stop.signum is not None:
             run_context.request_stop()
@@ -240,6 +248,8 @@ class EpochCallback(Callback):  # type: ignore[misc]
         self.save(best)
         kill_points.kill_point("epoch.saved", state.step)
         run.progress.epoch_end(report)
+        if not run.meter.sunk and (slow := slow_rank(state)) is not None:
+            run.progress.note(slow)
         if run.schedule.is_over(state) and report.epoch < run.schedule.epochs:
             run.progress.note(f"stopped: val accuracy has not improved since epoch {state.rise_epoch}")
 

@@ -54,6 +54,11 @@ class Meter:
         self._wait_s, self._work_s = measured["wait_s"], measured["work_s"]
         self._began -= measured["elapsed_s"]
 
+    def saved(self, now: float) -> None:
+        """Start waiting for the next batch again: the time since the last step was spent on a checkpoint."""
+        self._began += now - self._free
+        self._free = now
+
     def step_begin(self, now: float) -> None:
         """Record that the batch arrived at time `now`."""
         self._busy = now

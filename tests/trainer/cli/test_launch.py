@@ -18,16 +18,16 @@ from schemas.dataset import load_dataset
 from tests.trainer.processes import finish, start
 from trainer import loop
 from trainer.cli import launch
-from trainer.cli.launch import msrun_options
+from trainer.cli.launch import Job, msrun_options
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
-from trainer.errors import NO_RESUME, use_weights
+from trainer.errors import Interrupted
 from trainer.feed import pipeline
 from trainer.feed.pipeline import rank_slice
 from trainer.feed.recipes import RECIPES, Pixels
 from trainer.runs import checkpoint
 from trainer.signals import StopSignals
-from trainer.training.progress import Silent
+from trainer.training.progress import Silent, StepReport
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +51,8 @@ def test_slices_of_all_ranks_cover_each_row_once(rows: int, ranks: int) -> None:
 
 
 def test_binding_is_passed_to_msrun(tmp_path: Path) -> None:
-    assert "--bind_numa=True" in msrun_options(2, tmp_path, "numa")
-    assert not [option for option in msrun_options(2, tmp_path) if option.startswith("--bind")]
+    assert "--bind_numa=True" in msrun_options(Job(2, "numa"), tmp_path)
+    assert not [option for option in msrun_options(Job(2), tmp_path) if option.startswith("--bind")]
 
 
 def labels(batches: Any) -> list[list[int]]:
@@ -112,16 +112,50 @@ def test_two_ranks_train_as_one_does_on_the_doubled_batch(
         assert (mine["step"], mine["val_accuracy"]) == (other["step"], other["val_accuracy"])
         assert mine["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert mine["val_loss"] == pytest.approx(other["val_loss"], rel=1e-3)
-    for name, weight in checkpoint.load(tmp_path / "one" / "last.ckpt")[0].items():
-        found = checkpoint.load(tmp_path / "two" / "last.ckpt")[0][name].asnumpy()
-        np.testing.assert_allclose(found, weight.asnumpy(), atol=1e-4)
+    same_weights(tmp_path / "two", tmp_path / "one")
+
+    with pytest.raises(Interrupted):
+        loop.train(replace(one, out="changed", device="CPU", workers=1), *stopping(at=3))
+    code, _, err = finish(start("run", stripes, *QUICK, *two, "--out", "changed", cwd=tmp_path))
+    assert code == 0, err
+    assert "resuming on 2 ranks of batch 8, was 1 rank of batch 16" in err
+    same_weights(tmp_path / "changed", tmp_path / "one")
+    assert [line["step"] for line in lines(tmp_path / "changed" / "metrics.jsonl")] == [3, 6, 9]
+
+
+def same_weights(run: Path, other: Path) -> None:
+    """Check that the last weights are equal, up to the order of sums."""
+    found, expected = (checkpoint.load(each / "last.ckpt")[0] for each in (run, other))
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        np.testing.assert_allclose(found[name].asnumpy(), weight.asnumpy(), atol=1e-4)
 
 
 def lines(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path: Path) -> None:
+class Stopping(Silent):
+    """Gets a signal at its step number `at`."""
+
+    def __init__(self, stop: StopSignals, at: int) -> None:
+        self.stop = stop
+        self.left = at
+
+    def step(self, report: StepReport) -> None:
+        self.left -= 1
+        if not self.left:
+            self.stop.signum = signal.SIGTERM
+
+
+def stopping(at: int = 1) -> tuple[Stopping, StopSignals]:
+    stop = StopSignals()
+    return Stopping(stop, at), stop
+
+
+def test_signal_to_the_launcher_saves_all_ranks_and_one_rank_resumes(
+    stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text(MODEL)
     many = ["--ranks", "2", "--batch-size", "8", "--epochs", "100000", "--log-every", "1", "--out", "mine"]
     process = start("run", stripes, *QUICK, *many, cwd=tmp_path)
@@ -133,22 +167,18 @@ def test_signal_to_the_launcher_saves_and_ends_all_ranks(stripes: Path, tmp_path
     code, _, err = finish(process)
     assert code == 143, err
     assert f"Error: stopped by SIGTERM; the last checkpoint is {tmp_path / 'mine' / 'last.ckpt'}" in err
-    assert NO_RESUME in err
-    assert "goes on" not in err
     assert "Traceback" not in err
     deadline = time.monotonic() + 10
     while ranks_alive(tmp_path) and time.monotonic() < deadline:
         os.sched_yield()
     assert not ranks_alive(tmp_path)
 
-    code, _, err = finish(start("run", stripes, *QUICK, *many, cwd=tmp_path))
-    assert code == 1, "the same command does not go on"
-    last = tmp_path / "mine" / "last.ckpt"
-    assert f"was started with 2 ranks, now it is 2; {NO_RESUME}; {use_weights(last)}" in err
-    other = [*QUICK, "--ranks", "2", "--batch-size", "8", "--epochs", "1", "--out", "other", "--init", last]
-    code, _, err = finish(start("run", stripes, *other, cwd=tmp_path))
-    assert code == 0, err
-    assert "init: all" in err
+    monkeypatch.chdir(tmp_path)
+    before = checkpoint.load(tmp_path / "mine" / "last.ckpt")[1].step
+    one = RunConfig(str(stripes), out="mine", model="mine:plain", recipe="none", image_size=32, epochs=100000)
+    with pytest.raises(Interrupted):
+        loop.train(replace(one, batch_size=16, device="CPU", workers=1, resume=True), *stopping())
+    assert checkpoint.load(tmp_path / "mine" / "last.ckpt")[1].step == before + 1
 
 
 def ranks_alive(folder: Path) -> list[str]:

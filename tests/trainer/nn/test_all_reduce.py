@@ -64,6 +64,16 @@ def test_rank_whose_last_batch_was_dropped_resumes_at_a_step(stripes: Path, cpu:
     assert steps_of(stripes, effect, 2, skip=5) == whole[5:]
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_any_number_of_ranks_resumes_at_a_step_with_the_rows_of_the_global_batch(
+    ranks: int, stripes: Path, cpu: InEffect
+) -> None:
+    whole = steps_of(stripes, cpu, 8)[3:]
+    parts = [steps_of(stripes, effect, 8 // ranks, skip=3) for effect in by_rank(cpu, ranks)]
+    for number, step in enumerate(whole):
+        assert [parts[i % ranks][number][i // ranks] for i in range(8)] == step
+
+
 def evaluated(folder: Path, effect: InEffect, split: str = "val") -> list[bytes]:
     batches = pipeline.eval_batches(folder, load_dataset(folder), split, RECIPES["none"], PIXELS, 5, effect)
     rows: list[Any] = list(batches.create_tuple_iterator(num_epochs=1, output_numpy=True))

@@ -87,22 +87,29 @@ def test_resume_does_not_need_the_initial_weights(stripes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "counts"),
-    [("2", ["--ranks", "2"], "with 2 ranks, now it is 2"), ("2", [], "with 2 ranks, now it is 1")],
-    ids=["as it began", "in one process: begun by an msrun of the user's own"],
+    ("now", "resumes"),
+    [
+        (["--ranks", "2", "--batch-size", "8"], True),
+        (["--batch-size", "16"], True),
+        (["--ranks", "4", "--batch-size", "4"], True),
+        (["--batch-size", "8"], False),
+        (["--ranks", "4", "--batch-size", "8"], False),
+    ],
 )
-def test_run_of_several_ranks_cannot_be_resumed(before: str, now: list[str], counts: str, stripes: Path) -> None:
-    begin = ["--out", "mine", "--batch-size", "8", *now]
-    config = json.loads(dry_run(stripes, *begin, "--json").stdout)["config"]
+@pytest.mark.parametrize("started_by", ["--ranks", "an msrun of the user's own"])
+def test_run_of_two_ranks_resumes_on_any_number_with_the_same_global_batch(
+    started_by: str, now: list[str], resumes: bool, stripes: Path
+) -> None:
+    begin = ["--ranks", "2"] if started_by == "--ranks" else []
+    config = json.loads(dry_run(stripes, "--out", "mine", "--batch-size", "8", *begin, "--json").stdout)["config"]
     Path("mine").mkdir()
     Path("mine/config.json").write_text(json.dumps(config))
-    ranks = replace(start(), decisions=(Decision("ranks", "default", before, ""),))
+    ranks = replace(start(), decisions=(Decision("ranks", "default", "2", ""),))
     Path("mine/starts.jsonl").write_text(json.dumps(asdict(ranks)) + "\n")
     Path("mine/last.ckpt").touch()
-    said = str(dry_run(stripes, *begin).exception)
-    run = Path("mine").resolve()
-    assert said.startswith(f"{run} was started {counts}; a run of several ranks cannot be resumed; ")
-    assert said.endswith(f"to start a new run from these weights, give --init {run}/last.ckpt and another --out")
+    error = dry_run(stripes, "--out", "mine", *now).exception
+    assert (error is None) is resumes
+    assert resumes or "--batch-size 8 on 2 ranks" in str(error)
 
 
 def test_dry_run_warns_of_an_inexact_resume(stripes: Path) -> None:

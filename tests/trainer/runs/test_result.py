@@ -1,7 +1,7 @@
 import pytest
 
 from trainer.device.precision import overflow_advice
-from trainer.runs.result import TrainResult, warn_of_skipped
+from trainer.runs.result import TrainResult, slow_feed, warn_of_skipped
 
 
 def result(**changes: object) -> TrainResult:
@@ -39,3 +39,14 @@ def test_result_of_an_earlier_version_is_read() -> None:
 def test_advice_for_scale_1_is_not_to_lower_it() -> None:
     assert "--loss-scale" not in overflow_advice(1.0)
     assert "--loss-scale below 1024" in overflow_advice(1024.0)
+
+
+@pytest.mark.parametrize(
+    ("waits", "named"),
+    [([0.02, 0.4, 0.03], 1), ([0.4, 0.4, 0.38], None), ([0.5], None), ([None, None], None), ([0.3, 0.1], 0)],
+)
+def test_rank_that_waits_for_data_much_longer_than_the_others_is_named(
+    waits: list[float | None], named: int | None
+) -> None:
+    sentence = slow_feed([{"rank": rank, "host": f"h{rank}", "data_wait": wait} for rank, wait in enumerate(waits)])
+    assert sentence is None if named is None else str(sentence).startswith(f"rank {named} on h{named} ")

@@ -74,3 +74,16 @@ def test_data_wait_is_not_measured_with_data_sinking() -> None:
         meter.step_end(now + 1, loss=1.0, steps=5)
     assert meter.data_wait is None
     assert meter.images_per_s > 0
+
+
+def test_time_of_a_checkpoint_is_no_wait_for_data() -> None:
+    meter = Meter(4)
+    meter.epoch_begin(0.0)
+    for begin, end in ((1.0, 2.0), (3.0, 4.0)):
+        meter.step_begin(begin)
+        meter.step_end(end, 1.0)
+    meter.saved(9.0)
+    meter.step_begin(10.0)
+    meter.step_end(11.0, 1.0)
+    assert meter.times == (2.0, 2.0, 2)
+    assert meter.elapsed_s == 6.0
