@@ -49,7 +49,7 @@ class Interrupted(Exception):
     """Stop of a run by the signal `signum`. `saved` is the last checkpoint, or None."""
 
     def __init__(self, signum: int, saved: Path | None) -> None:
-        where = f"; the last checkpoint is {saved}; resume it with the same command and --resume" if saved else ""
+        where = f"; the last checkpoint is {saved}; resume with the same command and --resume" if saved else ""
         super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.exit_code = exit_code(signum)
 

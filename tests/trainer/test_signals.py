@@ -50,21 +50,11 @@ def test_recorded_signal_raises_interrupted() -> None:
         stop.check()
 
 
-@pytest.mark.parametrize(
-    ("ranks", "way"),
-    [
-        (1, "resume with the same command and --resume"),
-        (
-            2,
-            "a run of several ranks cannot be resumed; to start a new run from these weights, "
-            "give --init mine/last.ckpt and another --out",
-        ),
-    ],
-)
-def test_interrupted_names_the_way_to_resume(ranks: int, way: str) -> None:
-    said = str(Interrupted(signal.SIGTERM, Path("mine/last.ckpt"), ranks))
-    assert said == f"stopped by SIGTERM; the last checkpoint is mine/last.ckpt; {way}"
-    assert str(Interrupted(signal.SIGTERM, None, ranks)) == "stopped by SIGTERM"
+def test_interrupted_names_the_way_to_resume() -> None:
+    way = "resume with the same command and --resume"
+    saved = str(Interrupted(signal.SIGTERM, Path("mine/last.ckpt")))
+    assert saved == f"stopped by SIGTERM; the last checkpoint is mine/last.ckpt; {way}"
+    assert str(Interrupted(signal.SIGTERM, None)) == "stopped by SIGTERM"
 
 
 def test_signals_are_unblocked_afterwards() -> None:
