@@ -13,7 +13,7 @@ import mindspore
 import pytest
 
 from schemas.process.host import instruction_set, usable_cores
-from tests.trainer.conftest import RUN_FILES
+from tests.trainer.examples import RUN_FILES
 from tests.trainer.processes import QUICK, finish, start
 
 pytestmark = pytest.mark.slow

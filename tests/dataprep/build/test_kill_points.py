@@ -23,7 +23,7 @@ from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.plan.store import PlannedItem
 from schemas.images.policy import ImageRejected
-from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
+from tests.dataprep.examples import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
 

@@ -12,7 +12,7 @@ from dataprep.plan.store import PlannedItem
 from schemas import record
 from schemas.dataset import load_dataset
 from schemas.record import RecordSchema
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 
 
 def encode_captioned(schema: RecordSchema, item: PlannedItem, image: bytes) -> dict[str, object]:

@@ -26,8 +26,7 @@ from dataprep.tools.verify import verify
 from schemas.dataset import Dataset, file_sha256, load_dataset
 from schemas.errors import ContractError
 from schemas.layout import DUPLICATES, REJECTS, ROW_DIGESTS
-from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
-from tests.dataprep.examples import keys
+from tests.dataprep.examples import QUICK, Files, Silent, digests, keys, picture, shard
 
 SHARD = "train.mindrecord1"
 

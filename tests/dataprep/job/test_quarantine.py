@@ -13,7 +13,7 @@ from dataprep.cli.text import as_lines
 from dataprep.errors import DataRejected, TryLater
 from dataprep.job import quarantine
 from dataprep.options import Budget
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 
 ALLOWED = Budget(9, False)
 

@@ -13,7 +13,7 @@ from dataprep.options import ShardOptions, WalkOptions
 from dataprep.plan.planner import fill_plan
 from dataprep.plan.store import Plan
 from dataprep.sources.class_folders import scan
-from tests.dataprep.conftest import Files, picture
+from tests.dataprep.examples import Files, picture
 
 
 def items(counts: dict[str, int], split: str | None = None) -> list[ScanEntry]:

@@ -29,8 +29,7 @@ from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.layout import REJECTS, REPORT, WORK
-from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
-from tests.dataprep.examples import MUTATIONS, mutate
+from tests.dataprep.examples import MUTATIONS, QUICK, Files, Silent, encoded, mutate, picture, shard
 
 
 def tell(what: str, done: int, total: int) -> None:

@@ -10,8 +10,7 @@ from dataprep.items import ClosedFolder, Folder, Ignored, Item, Notice, Reject, 
 from dataprep.options import WalkOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.detect import detect_layout
-from tests.dataprep.conftest import Files, picture
-from tests.dataprep.examples import ClosedScandir
+from tests.dataprep.examples import ClosedScandir, Files, picture
 
 PLAIN = WalkOptions()
 

@@ -14,7 +14,7 @@ from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.record import load_schema
-from tests.dataprep.conftest import Files, encoded, shard
+from tests.dataprep.examples import Files, encoded, shard
 
 
 def problems(out: Path, full: bool = True) -> str:

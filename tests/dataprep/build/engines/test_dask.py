@@ -28,8 +28,7 @@ from dataprep.build.worker import build_shard
 from dataprep.cli.commands import main
 from dataprep.errors import DataprepError, TryLater
 from dataprep.plan.store import Plan
-from tests.dataprep.conftest import QUICK, digests, shard
-from tests.dataprep.examples import DEADLY, die_over_an_image
+from tests.dataprep.examples import DEADLY, QUICK, die_over_an_image, digests, shard
 from tests.examples import ROOT
 
 DEADLINE_S = 60
