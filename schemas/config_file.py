@@ -32,7 +32,7 @@ def read_options(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
 
 def _toml_reader() -> Any:
-    for name in ("tomllib", "tomli"):  # the standard library has it since Python 3.11
+    for name in ("tomllib", "tomli"):  # in the standard library since Python 3.11
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError:

@@ -38,11 +38,11 @@ class Shard:
 
     def __post_init__(self) -> None:
         if self.name != Path(self.name).name or self.name in ("", ".", ".."):
-            raise ContractError(f"shard name {self.name!r} leaves the dataset folder")
+            raise ContractError(f"shard name {self.name!r} is outside the dataset folder")
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object], where: str) -> "Shard":
-        """Read one shard entry; raises ContractError."""
+        """Read one entry of `shards`. Raises ContractError if it is malformed."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(
             name=take(value, "name", str, where),
@@ -66,12 +66,12 @@ class Split:
 
     @property
     def rows(self) -> int:
-        """Rows in all shards."""
+        """Number of rows in all shards."""
         return sum(shard.rows for shard in self.shards)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object], where: str) -> "Split":
-        """Read one split; raises ContractError when rows and shards disagree."""
+        """Read one split. Raises ContractError if it is malformed or its numbers of rows differ."""
         only(value, {"rows", "class_rows", "shards"}, where)
         shards = take_all(value, "shards", dict, where)
         split = cls(
@@ -79,7 +79,7 @@ class Split:
             shards=tuple(Shard.from_dict(shard, f"{where}, shard {i}") for i, shard in enumerate(shards)),
         )
         if take(value, "rows", int, where) != split.rows:
-            raise ContractError(f"{where}: rows are not the sum of the shards' rows")
+            raise ContractError(f"{where}: rows differs from the sum of the shards' rows")
         return split
 
     def to_dict(self) -> dict[str, object]:
@@ -97,12 +97,12 @@ class PixelStats:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object], where: str) -> "PixelStats":
-        """Read the statistics; raises ContractError."""
+        """Read the statistics. Raises ContractError if they are malformed."""
         only(value, {"mean", "std", "images"}, where)
         mean = take_all(value, "mean", float, where)
         std = take_all(value, "std", float, where)
         if len(mean) != 3 or len(std) != 3:
-            raise ContractError(f"{where}: mean and std need three channels")
+            raise ContractError(f"{where}: mean and std must have three values each")
         return cls((mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), take(value, "images", int, where))
 
 
@@ -115,7 +115,7 @@ class RowDigestsFile:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object], where: str) -> "RowDigestsFile":
-        """Read the entry; raises ContractError."""
+        """Read the entry. Raises ContractError if it is malformed."""
         only(value, set(cls.__dataclass_fields__), where)
         return cls(take(value, "bytes", int, where), take(value, "sha256", str, where))
 
@@ -124,10 +124,10 @@ class RowDigestsFile:
 class Dataset:
     """Contents of dataset.json.
 
-    `rejected` and `ignored` count files by reason and by rule; found = written + rejected + ignored. `policy` is the
-    pixel policy and `changed` counts images by the step of it that changed them. `warnings` counts written images by
-    warning, `duplicates` groups of equal images. `plan` is the layout and options of the job. `pixels` is None if no
-    train image was measured, `row_digests` for a dataset that was sealed before that file was introduced.
+    `rejected` counts files by reason, `ignored` by rule; found = written + rejected + ignored. `policy` is the pixel
+    policy. `changed` counts images by the step of the policy that changed them, `warnings` by warning. `duplicates`
+    counts groups of equal images. `plan` is the layout and options of the job. `pixels` is None if no train image was
+    measured. `row_digests` is None if the dataset was sealed before that file was introduced.
     """
 
     schema: RecordSchema
@@ -146,7 +146,7 @@ class Dataset:
 
     @property
     def written(self) -> int:
-        """Rows in all splits."""
+        """Number of rows in all splits."""
         return sum(split.rows for split in self.splits.values())
 
     @property
@@ -184,7 +184,7 @@ class Dataset:
 
     @classmethod
     def from_json(cls, data: bytes, where: str = layout.DATASET) -> "Dataset":
-        """Parse and check dataset.json; raises ContractError if it is malformed, inconsistent or was edited."""
+        """Parse and check dataset.json. Raises ContractError if it is malformed, inconsistent or was edited."""
         body = loads(data, where)
         if body.get("format") != FORMAT or body.get("version") != VERSION:
             raise ContractError(f"{where} is not a {FORMAT} of version {VERSION}; shard again with this version")
@@ -228,9 +228,9 @@ class Dataset:
             for key in getattr(self, name):
                 take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
-            raise ContractError(f"{where}: found is not written + rejected + ignored")
+            raise ContractError(f"{where}: found differs from written + rejected + ignored")
         if self.row_digests is not None and self.row_digests.bytes != ROW_DIGEST_BYTES * self.written:
-            raise ContractError(f"{where}: row_digests does not have {ROW_DIGEST_BYTES} bytes per row")
+            raise ContractError(f"{where}: row_digests must have {ROW_DIGEST_BYTES} bytes per row")
         for name, split in self.splits.items():
             if name not in layout.SPLITS or len(split.class_rows) != len(self.classes):
                 raise ContractError(f"{where}: split '{name}' does not fit the classes")
@@ -249,7 +249,8 @@ def _seal(body: Mapping[str, object]) -> str:
 def load_dataset(folder: Path) -> Dataset:
     """Read OUT/dataset.json.
 
-    Raises ContractError if the folder is not a sealed dataset or is being replaced, OSError for a temporary disk error.
+    Raises ContractError if the folder is not a sealed dataset or is being replaced. Raises OSError for a temporary disk
+    error.
     """
     path = folder / layout.DATASET
     if (folder / layout.WORK / layout.SWAP).is_file():
@@ -267,7 +268,7 @@ def load_dataset(folder: Path) -> Dataset:
             raise
         raise ContractError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MAX_MANIFEST_BYTES:
-        raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a manifest")
+        raise ContractError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, so it is not a dataset manifest")
     return Dataset.from_json(data, str(path))
 
 
@@ -285,7 +286,7 @@ _UNFINISHED = "its job has not finished; run the same 'dataprep shard' command t
 
 
 def _rejection(work: Path) -> str | None:
-    """Return why the last job here was not sealed, and what to do; None if it was sealed or the log is unreadable."""
+    """Return why the last job was rejected and what to do; None if it was not rejected or its log is unreadable."""
     try:
         with (work / layout.RUN_LOG).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_LOG_LINE_BYTES))
@@ -300,7 +301,7 @@ def _rejection(work: Path) -> str | None:
 
 
 def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
-    """Return a sentence per problem of the shards' sizes and index digests; empty if there is none.
+    """Return one sentence per wrong file size or index digest of the shards; an empty list if all are right.
 
     Reads the indexes but no rows. Call it before opening a dataset: MindDataset crashes with SIGSEGV on an index with
     too few rows (measured on 2.10).
@@ -311,7 +312,7 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
         of_shard = size_problems(folder, shard)
         try:
             if not of_shard and file_sha256(folder / index) != shard.index_sha256:
-                of_shard.append(f"{index} is not the index that was sealed (its sha256 differs)")
+                of_shard.append(f"{index} does not match its sealed sha256")
         except OSError as error:
             of_shard.append(f"{index} cannot be read: {error.strerror}")
         problems += of_shard
@@ -319,7 +320,7 @@ def file_problems(folder: Path, shards: Iterable[Shard]) -> list[str]:
 
 
 def size_problems(folder: Path, shard: Shard) -> list[str]:
-    """Return a sentence per problem of the sizes of the shard's two files. Reads neither."""
+    """Return one sentence per missing file or wrong file size of the shard. Reads neither file."""
     index = layout.index_name(shard.name)
     problems = [_size_problem(folder / shard.name, shard.bytes), _size_problem(folder / index, shard.index_bytes)]
     return [problem for problem in problems if problem]
@@ -329,11 +330,11 @@ def _size_problem(path: Path, size: int) -> str | None:
     if not path.is_file():
         return f"{path.name} is missing"
     actual = path.stat().st_size
-    return None if actual == size else f"{path.name} has {actual} bytes, {size} were sealed"
+    return None if actual == size else f"{path.name} has {actual} bytes, expected {size}"
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex sha256 of a file, read in pieces."""
+    """Return the hex sha256 of a file. Reads 1 MiB at a time."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):

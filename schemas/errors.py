@@ -4,16 +4,16 @@ import errno
 
 
 class ContractError(Exception):
-    """The files on disk break the contract; the text says what, where and what to do next."""
+    """A file on disk breaks the contract. The message says what, where and what to do next."""
 
 
 class MissingFolder(ContractError):
-    """The path of a dataset is not a folder: wrong usage."""
+    """The path of a dataset is not a folder, which is wrong usage."""
 
     exit_code = 2
 
 
-# A disk or network share is temporarily unavailable.
+# Errors of a disk or network share that is temporarily unavailable.
 AWAY_ERRORS = frozenset(
     {
         errno.EIO,
@@ -26,7 +26,7 @@ AWAY_ERRORS = frozenset(
         errno.EHOSTDOWN,
     }
 )
-# Temporary errors, also of the network or of exhausted resources: retry.
+# Temporary errors: those above, of the network, and of exhausted resources. A retry may succeed.
 PASSING_ERRORS = AWAY_ERRORS | {
     errno.EHOSTUNREACH,
     errno.ENETDOWN,

@@ -8,7 +8,7 @@ REPORT = "report.html"
 WORK = ".work"
 PLAN = "plan.sqlite"  # in WORK: the plan of the job
 SWAP = "swap.json"  # in WORK: exists while a new dataset replaces the old one
-RUN_LOG = "run.jsonl"  # in WORK: one event per line; the last is the state of the job
+RUN_LOG = "run.jsonl"  # in WORK: one event per line; the last event is the state of the job
 REFUSED = "refused"  # event in RUN_LOG: the job ended and was not sealed; the key `problem` says why
 
 SPLITS = ("train", "val", "test")

@@ -3,8 +3,8 @@
 import re
 import unicodedata
 
-# Bytes that are not UTF-8 become %XX, %80 and above. To keep this reversible, a percent sign that would read as such an
-# escape, or as %25, becomes %25. "50% off.jpg" and "a%20b.jpg" are unchanged.
+# Bytes that are not UTF-8 become %80 to %FF. To keep this reversible, a percent sign becomes %25 where it would be read
+# as an escape from %80 to %FF or as %25. "50% off.jpg" and "a%20b.jpg" are unchanged.
 _AMBIGUOUS = re.compile("%(?=25|[89A-F][0-9A-F])")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
@@ -24,16 +24,16 @@ def escape_surrogates(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with characters escaped that would move a cursor or cannot be encoded."""
+    """Return `text` with escapes for characters that would move a cursor or cannot be encoded."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` with control characters and line ends escaped as \\x1b and \\n, for a cell of a table.
+    """Return `text` with control characters and line ends escaped as \\x1b and \\n, for a table cell.
 
-    Unlike `printable` it keeps the spaces of all scripts, so that names can be looked up.
+    Unlike `printable`, this keeps the space characters of all scripts, so that a name can be searched for.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""The HTML shell of the report pages: the templates, style and script in schemas/page, extended by each program's."""
+"""The HTML shell of the report pages: the templates, style and script in schemas/page, extended by each program."""
 
 import base64
 import hashlib
@@ -11,8 +11,8 @@ from schemas.names import printable
 
 
 def missing_package(command: str, *packages: str) -> str | None:
-    """Return the message for the first package that cannot be imported, None if all can."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # otherwise it logs warnings when there is no home folder
+    """Return an error message for the first package that cannot be imported; None if all can be imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no warnings about a missing home folder
     for package in packages:
         try:
             importlib.import_module(package)

@@ -1,4 +1,4 @@
-"""Typed access to JSON from outside: a wrong shape is a ContractError, never a KeyError."""
+"""Typed access to untrusted JSON: a missing key or a wrong type raises ContractError."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def loads(data: bytes, where: str) -> dict[str, Any]:
-    """Parse one JSON object; raises ContractError that names `where` if it is not one."""
+    """Parse a JSON object. Raises ContractError, which names `where`, if `data` is not a JSON object."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -21,7 +21,7 @@ def loads(data: bytes, where: str) -> dict[str, Any]:
 
 
 def take(values: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
-    """Return the value of `key`, which must be of type `kind`; a bool is not an int."""
+    """Return the value of `key`. Raises ContractError if it is not of type `kind`; a bool is not an int."""
     if key not in values:
         raise ContractError(f"{where}: '{key}' is missing")
     value = values[key]
@@ -31,7 +31,7 @@ def take(values: Mapping[str, object], key: str, kind: type[T], where: str) -> T
 
 
 def take_all(values: Mapping[str, object], key: str, kind: type[T], where: str) -> tuple[T, ...]:
-    """Return the list under `key` as a tuple, each element of type `kind`."""
+    """Return the list under `key` as a tuple. Raises ContractError if an element is not of type `kind`."""
     items = take(values, key, list, where)
     return tuple(take({"element": item}, "element", kind, f"{where}: '{key}'") for item in items)
 
@@ -40,4 +40,4 @@ def only(values: Mapping[str, object], allowed: set[str], where: str) -> None:
     """Raise ContractError if `values` has a key that is not `allowed`."""
     unknown = sorted(set(values) - allowed)
     if unknown:
-        raise ContractError(f"{where}: unknown key '{unknown[0]}'; known are {', '.join(sorted(allowed))}")
+        raise ContractError(f"{where}: unknown key '{unknown[0]}'; known keys: {', '.join(sorted(allowed))}")

@@ -21,7 +21,7 @@ SCHEMAS = Path(__file__).parent / "records"  # <kind>.json: the schema of each r
 
 @dataclass(frozen=True)
 class Field:
-    """One column. `shape` makes a numeric field an array; -1 is one free dimension."""
+    """One column. `shape` makes a numeric field an array; -1 is a free dimension."""
 
     name: str
     type: str
@@ -46,12 +46,12 @@ class Field:
         if self.type not in NUMERIC or not valid:
             raise ContractError(
                 f"field '{self.name}' has shape {list(shape)}: "
-                "only numeric fields have one, of positive sizes and at most one -1"
+                "only numeric fields can have one, with positive sizes and at most one -1"
             )
 
     @property
     def is_blob(self) -> bool:
-        """True for a field in blob pages (bytes and arrays), False for one in raw pages (scalars)."""
+        """True for a field in blob pages (bytes and arrays), False for a field in raw pages (scalars)."""
         return self.type == "bytes" or self.shape is not None
 
     @property
@@ -72,7 +72,7 @@ class Field:
 
     @classmethod
     def from_dict(cls, value: dict[str, object], where: str) -> "Field":
-        """Read one field of a schema's JSON; raises ContractError."""
+        """Read one field of a schema's JSON. Raises ContractError if it is malformed."""
         only(value, {"name", "type", "shape", "role", "index"}, where)
         return cls(
             name=take(value, "name", str, where),
@@ -103,7 +103,7 @@ class RecordSchema:
     def require_roles(self) -> None:
         """Raise ContractError unless each role of the schema's kind has one field of the right type."""
         if self.kind not in schema_names():
-            raise ContractError(f"schema '{self.name}' is of kind '{self.kind}', known are {', '.join(schema_names())}")
+            raise ContractError(f"schema '{self.name}' is of kind '{self.kind}'; known: {', '.join(schema_names())}")
         roles = [field.role for field in self.fields if field.role]
         known = []
         for allowed in _kind_fields(SCHEMAS / f"{self.kind}.json"):
@@ -144,7 +144,7 @@ class RecordSchema:
         return any(field.role == role for field in self.fields)
 
     def column(self, role: str) -> str:
-        """Return the name of the column with `role`; raises ContractError if there is none."""
+        """Return the name of the column with `role`. Raises ContractError if there is none."""
         for field in self.fields:
             if field.role == role:
                 return field.name
@@ -171,7 +171,7 @@ class RecordSchema:
 
     @classmethod
     def from_dict(cls, value: dict[str, object], where: str) -> "RecordSchema":
-        """Read a schema from parsed JSON; raises ContractError that names `where`."""
+        """Read a schema from parsed JSON. Raises ContractError, which names `where`, if it is malformed."""
         only(value, {"name", "kind", "fields"}, where)
         fields = take_all(value, "fields", dict, where)
         return cls(
@@ -187,7 +187,7 @@ def schema_names() -> list[str]:
 
 
 def load_schema(name_or_path: str) -> RecordSchema:
-    """Return a built-in schema by name, or the schema in a JSON file; raises ContractError."""
+    """Return a built-in schema by name, or the schema in a JSON file. Raises ContractError if there is none."""
     schema = _read_schema(name_or_path)
     schema.require_roles()
     return schema

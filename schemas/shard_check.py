@@ -1,7 +1,7 @@
 """Compare the header and index of a shard with dataset.json.
 
 MindDataset trusts both: it crashes with SIGSEGV, or fails with an error of its own, if they disagree (measured on
-2.10). So this check comes before opening a dataset.
+2.10). This check therefore runs before a dataset is opened.
 """
 
 import json
@@ -41,7 +41,7 @@ _POSITIONS = (
 
 @dataclass(frozen=True)
 class _Group:
-    """Rows first to end - 1: their blob page and its size in bytes, their raw page and byte range in it."""
+    """A row group: rows `first` to `end` - 1, their blob page and its size, their raw page and byte range in it."""
 
     first: int
     end: int
@@ -53,7 +53,7 @@ class _Group:
 
 
 def shard_problem(folder: Path, shard: Shard, schema: RecordSchema) -> str | None:
-    """Return a sentence on what in the header or index contradicts dataset.json; None if they agree.
+    """Return a sentence on the first contradiction of dataset.json by the header or index; None if they agree.
 
     Reads the header and the index but no rows. Raises OSError.
     """
@@ -79,7 +79,7 @@ def _read_groups(path: Path, shard: Shard, schema: RecordSchema) -> dict[int, _G
     groups = _groups(_pages(header, sizes, size, shard.name), shard.name)
     rows = max((group.end for group in groups.values()), default=0)
     if rows != shard.rows:
-        raise ContractError(f"the header of {shard.name} counts {rows} rows, {shard.rows} were sealed")
+        raise ContractError(f"the header of {shard.name} counts {rows} rows, expected {shard.rows}")
     return groups
 
 
@@ -103,12 +103,12 @@ def _check_fields(header: dict[str, Any], length: int, name: str) -> tuple[int, 
     """Return header_size and page_size."""
     where = f"the header of {name}"
     if take(header, "version", str, where) != VERSION:
-        raise ContractError(f"{where} is of version {header['version']!r:.20}, this program reads {VERSION}")
+        raise ContractError(f"{where} is of version {header['version']!r:.20}; this program reads {VERSION}")
     sizes = []
     for key, (low, high) in (("header_size", _HEADER_SIZES), ("page_size", _PAGE_SIZES)):
         value = take(header, key, int, where)
         if not low <= value <= high or value % 4:
-            raise ContractError(f"{where}: '{key}' is {value}, which no MindRecord file has")
+            raise ContractError(f"{where}: '{key}' is {value}, which is not valid in MindRecord")
         sizes.append(value)
     if length + _PREFIX.size > sizes[0]:
         raise ContractError(f"{where} is longer than its 'header_size'")
@@ -122,7 +122,7 @@ def _check_name(header: dict[str, Any], name: str) -> None:
     number = take(header, "shard_id", int, f"the header of {name}")
     own = names[number] if 0 <= number < len(names) else None
     if own != name:
-        raise ContractError(f"{name} has the data of {own!r:.80}: files were swapped or renamed")
+        raise ContractError(f"{name} contains the data of {own!r:.80}: files were swapped or renamed")
 
 
 def _check_schema(header: dict[str, Any], schema: RecordSchema, name: str) -> None:
@@ -135,7 +135,7 @@ def _check_schema(header: dict[str, Any], schema: RecordSchema, name: str) -> No
     schemas = take_all(header, "schema", dict, f"the header of {name}")
     own = schemas[0] if len(schemas) == 1 else {}
     if own.get("schema") != types or own.get("blob_fields") != blobs or header.get("index_fields") != (index or None):
-        raise ContractError(f"the header of {name} has another schema than dataset.json")
+        raise ContractError(f"the header of {name} has a schema that differs from dataset.json")
 
 
 def _pages(header: dict[str, Any], sizes: tuple[int, int], file_bytes: int, name: str) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def _pages(header: dict[str, Any], sizes: tuple[int, int], file_bytes: int, name
 
 
 def _groups(pages: list[dict[str, Any]], name: str) -> dict[int, _Group]:
-    """Return the row groups by number: one blob page each, and a byte range of a raw page."""
+    """Return the row groups by number; each is one blob page and a byte range of a raw page."""
     raw: dict[int, tuple[int, int, int]] = {}
     for page in pages:
         if page["page_type"] == "RAW_DATA":
@@ -174,7 +174,7 @@ def _groups(pages: list[dict[str, Any]], name: str) -> dict[int, _Group]:
     for page in sorted((one for one in pages if one["page_type"] == "BLOB_DATA"), key=lambda one: one["page_type_id"]):
         number = page["page_type_id"]
         if number in groups or number not in raw or page["start_row_id"] != expected:
-            raise ContractError(f"the header of {name}: the rows of page {page['page_id']} do not follow those before")
+            raise ContractError(f"the header of {name}: page {page['page_id']} does not continue the rows")
         expected = page["end_row_id"]
         groups[number] = _Group(page["start_row_id"], expected, page["page_id"], page["page_size"], *raw[number])
     return groups
@@ -188,12 +188,12 @@ def _check_index(path: Path, shard: Shard, schema: RecordSchema, groups: dict[in
         columns = [column[1] for column in db.execute("PRAGMA table_info(INDEXES)")]
         indexed = [each for i, field in enumerate(schema.index_fields) for each in (f"INC_{i}", f"{field.name}_0")]
         if columns != [*_POSITIONS, *indexed]:
-            raise ContractError(f"{path.name} has other columns than the index of this schema")
+            raise ContractError(f"{path.name} does not have the columns of the index of this schema")
         rows = _rows(db, schema)
         for number, group in sorted(groups.items(), key=lambda one: one[1].first):
             _check_group(path.name, rows, number, group)
         if next(rows, None) is not None:
-            raise ContractError(f"{path.name} lists more rows than the {shard.rows} that were sealed")
+            raise ContractError(f"{path.name} lists more than the {shard.rows} sealed rows")
 
 
 def _rows(db: sqlite3.Connection, schema: RecordSchema) -> Iterator[tuple[Any, ...]]:
@@ -208,14 +208,14 @@ def _check_group(name: str, rows: Iterator[tuple[Any, ...]], group_id: int, grou
     for number in range(group.first, group.end):
         row = next(rows, None)
         if row is None:
-            raise ContractError(f"{name} lists {number} rows, the shard's header counts more")
+            raise ContractError(f"{name} lists only {number} rows, fewer than the shard's header")
         end, raw_end = row[7], row[3]
         if row[:3] != (number, group.raw_page, raw_at) or row[4:7] != (group_id, group.blob_page, at):
-            raise ContractError(f"{name}: row {number} is not where the shard's header has it")
+            raise ContractError(f"{name}: the position of row {number} contradicts the shard's header")
         if type(end) is not int or type(raw_end) is not int or end <= at + _PREFIX.size or raw_end <= raw_at:
             raise ContractError(f"{name}: row {number} ends before it begins")
         if row[8] != 1:
-            raise ContractError(f"{name}: row {number} has a value that is not of the type of its column")
+            raise ContractError(f"{name}: row {number} has a value that does not fit its column's type")
         at, raw_at = end, raw_end
     if (at, raw_at) != (group.blob_bytes, group.raw_end):
         raise ContractError(f"{name}: the rows of row group {group_id} do not end where the shard's header says")

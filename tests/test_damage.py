@@ -10,7 +10,7 @@ import pytest
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.dataprep.conftest import picture, shard
+from tests.dataprep.examples import picture, shard
 from trainer.feed.integrity import check_files
 
 

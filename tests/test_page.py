@@ -10,7 +10,7 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from tests.conftest import PHONE, Browser
+from tests.examples import PHONE, Browser
 
 LOOK = Path(__file__).parent.parent / "schemas" / "page"
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'

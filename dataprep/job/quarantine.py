@@ -53,7 +53,7 @@ def copy_rejected(
     try:
         for number, reject in enumerate(rejects):
             if stalls == MAX_STALLS:
-                failed[reject.key] = f"not tried: {MAX_STALLS} other files did not respond"
+                failed[reject.key] = f"not tried, because {MAX_STALLS} other files did not respond"
                 continue
             reason = reject.reason.encode()
             target = os.path.join(root, reason, _inside(encode_name(key_to_path(reject.key))))

@@ -1,7 +1,7 @@
 """Convert pixels of more than eight bits, and signed, 32-bit and float pixels, to eight bits.
 
-Of 16-bit colours Pillow keeps the high bytes only. If fewer bits are in use (`--depth-bits`), the low bytes are read by
-decoding the file a second time in the other byte order.
+Pillow keeps only the high bytes of 16-bit colours. If fewer bits are in use (`--depth-bits`), the file is decoded a
+second time in the other byte order to read the low bytes.
 """
 
 import io
@@ -21,7 +21,7 @@ _SEPARATE = 2
 _UNSIGNED, _SIGNED = 1, 2
 _NATIVE = ";16L" if sys.byteorder == "little" else ";16B"
 _SWAPPED = {";16L": ";16B", ";16B": ";16L"}
-# LA and premultiplied colours are computed on while they are unpacked.
+# Pixel layouts that Pillow unpacks unchanged, unlike LA and premultiplied colours.
 _LAYOUTS = ("RGB", "RGBX", "RGBA")
 
 
@@ -35,8 +35,8 @@ def is_deep(image: ImageFile.ImageFile) -> bool:
 def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
     """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
 
-    Values of known depth are shifted, as the trainer's decoder does (Pillow's own convert clips at 255). Pillow inverts
-    a TIFF whose white is zero up to eight bits; deeper ones are inverted here.
+    Values of known depth are shifted, as in the trainer's decoder (Pillow's own convert clips at 255). Pillow inverts
+    white-is-zero TIFFs of up to eight bits; deeper TIFFs are inverted here.
 
     Raises ImageRejected for an unknown value range if `policy.depth_range` does not give it.
     """
@@ -44,7 +44,7 @@ def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: No
     if values is None:
         return None
     if values.dtype == np.int8 and policy.depth_range is None:
-        notes.warnings.append("signed_8_bit")  # usually a wrong tag: the values are taken as unsigned
+        notes.warnings.append("signed_8_bit")  # usually a wrong tag: the values are read as unsigned
         return None
     grey = _eight_bits(image, values, policy, notes)
     if values.dtype != np.int8 and _tag(image, _PHOTOMETRIC) == (_WHITE_IS_ZERO,):
@@ -70,7 +70,7 @@ def _stored_values(image: Image.Image, source: str) -> NDArray[Any] | None:
     if mode.startswith("I;16") or (mode == "I" and source in ("PNG", "PPM")):
         return np.asarray(image).clip(0, 0xFFFF).astype(np.uint16)
     if mode == "I" and _tag(image, _BITS) == (32,) and _tag(image, _SAMPLE_FORMAT) in (None, (_UNSIGNED,)):
-        return np.asarray(image).view(np.uint32)  # Pillow keeps 32 unsigned bits as signed ones
+        return np.asarray(image).view(np.uint32)  # Pillow stores unsigned 32-bit values as signed
     if mode in ("I", "F"):
         return np.asarray(image)
     if mode == "L" and _tag(image, _SAMPLE_FORMAT) == (_SIGNED,) and _tag(image, _PHOTOMETRIC) != (_WHITE_IS_ZERO,):
@@ -94,7 +94,7 @@ def _eight_bits(image: Image.Image, values: NDArray[Any], policy: Policy, notes:
 
 
 def _tag(image: Image.Image, number: int) -> tuple[int, ...] | None:
-    """Return the values of a TIFF tag; None if it is absent or the format is another."""
+    """Return the values of a TIFF tag; None if the image has no such tag."""
     tags = getattr(image, "tag_v2", None)
     value = tags.get(number) if tags is not None else None
     return value if isinstance(value, tuple) else None if value is None else (value,)
@@ -117,10 +117,10 @@ def _mapped(values: NDArray[Any], limits: tuple[float, float]) -> NDArray[np.uin
 
 
 def widen_planes(image: ImageFile.ImageFile) -> None:
-    """Correct how Pillow will read 16-bit colours stored in separate planes of an opened TIFF.
+    """Make Pillow read 16-bit colours from the separate planes of an opened TIFF.
 
-    It asks for 8-bit planes and returns noise if they are uncompressed. Raises ImageRejected for planes that it cannot
-    read.
+    Pillow expects 8-bit planes and returns noise if the planes are uncompressed. Raises ImageRejected for planes that
+    Pillow cannot read.
     """
     if _tag(image, _PLANES) != (_SEPARATE,) or max(_tag(image, _BITS) or (0,)) != 16:
         return
@@ -129,19 +129,19 @@ def widen_planes(image: ImageFile.ImageFile) -> None:
     for tile in image.tile:
         plane = tile.args[0] if isinstance(tile.args, tuple) else ""
         if len(plane) == 1 and plane not in "RGBA":
-            raise ImageRejected("unsupported_format", f"it is a TIFF with a 16-bit plane {plane}")
+            raise ImageRejected("unsupported_format", f"it is a TIFF with a 16-bit plane of type {plane}")
         tiles.append(tile._replace(args=(plane + order, *tile.args[1:])) if tile.args and len(plane) == 1 else tile)
     image.tile = tiles
 
 
 def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
-    """Open the same file again, so that loading it gives the low bytes of its 16-bit values.
+    """Open the file of `image` again, so that loading it gives the low bytes of its 16-bit values.
 
-    `image` was opened from memory and is not loaded yet. Raises ImageRejected if its pixel layout does not allow it.
+    `image` was opened from memory and is not loaded yet. Raises ImageRejected if its pixel layout prevents this.
     """
     assert isinstance(image.fp, io.BytesIO)
     opened = Image.open(io.BytesIO(image.fp.getvalue()), formats=(str(image.format),))
-    if _tag(opened, _PLANES) == (_SEPARATE,):  # libtiff unpacks planes in the byte order of the machine, always
+    if _tag(opened, _PLANES) == (_SEPARATE,):  # libtiff always unpacks in the machine's order
         raise ImageRejected("unsupported_depth", "--depth-bits cannot be applied to colours stored in separate planes")
     tiles = []
     for tile in opened.tile:
@@ -156,7 +156,7 @@ def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
 
 
 def combine_bytes(high: Image.Image, low: Image.Image, bits: int, notes: Notes) -> Image.Image:
-    """Combine two loaded images, high and low bytes of the same colours, and shift `bits` bits down to eight.
+    """Combine the high and low bytes of the same colours, and shift values of `bits` bits down to eight bits.
 
     Alpha keeps its high byte, since it uses all bits.
     """

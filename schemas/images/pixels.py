@@ -1,7 +1,7 @@
 """Apply the pixel policy to an image: orientation, bit depth, colour profile, size, background.
 
-The only implementation. `dataprep shard` and `trainer predict` both call it, so a model gets the pixels that it was
-trained on.
+`dataprep shard` and `trainer predict` both call this only implementation, so a model gets the same pixels as in
+training.
 """
 
 import functools
@@ -15,7 +15,7 @@ from schemas.images.depth import combine_bytes, is_deep, note_low_range, open_lo
 from schemas.images.policy import ImageRejected, Notes, Policy
 from schemas.process.memory import demand_room
 
-# Formats without a magic number are left out, since garbage would pass; EPS, since it starts a program.
+# Not included: formats without a magic number, which accept any data, and EPS, which starts a program.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "QOI")
 _ORIENTATION = 0x0112  # EXIF tag
 _TRANSPOSES = {
@@ -47,7 +47,7 @@ def readable_formats() -> tuple[str, ...]:
 def open_image(data: bytes, policy: Policy) -> ImageFile.ImageFile:
     """Open an image file and check its header against the policy; no pixels are decoded.
 
-    Raises ImageRejected for an image that the policy rejects, and PIL.UnidentifiedImageError for data in no readable
+    Raises ImageRejected for an image that the policy rejects. Raises PIL.UnidentifiedImageError for data in no readable
     format. Other errors of Pillow pass through.
     """
     image: ImageFile.ImageFile = Image.open(io.BytesIO(data), formats=readable_formats())
@@ -62,24 +62,24 @@ def check_size(width: int, height: int, policy: Policy) -> None:
     if width < 1 or height < 1:
         raise ImageRejected("corrupt", f"its header says {width} x {height} pixels")
     if width * height > policy.max_pixels:
-        raise ImageRejected("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+        raise ImageRejected("too_large", f"it has {width} x {height} pixels; the limit is {policy.max_pixels}")
     if min(width, height) < policy.min_side:
         raise ImageRejected(
-            "too_small", f"it has {width} x {height} pixels, the short side must have {policy.min_side}"
+            "too_small", f"it has {width} x {height} pixels; the short side must have at least {policy.min_side}"
         )
     if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
         raise ImageRejected(
-            "extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1"
+            "extreme_aspect", f"it has {width} x {height} pixels; the limit is {policy.max_aspect:g} to 1"
         )
 
 
 def is_animated(image: Image.Image) -> bool:
-    """Return True for several frames or pages. A JPEG of several pictures is a photo with previews or depth."""
+    """Return True for several frames or pages. False for a JPEG with several pictures: previews or depth maps."""
     return image.format != "MPO" and getattr(image, "n_frames", 1) > 1
 
 
 def orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation, 1 to 8; 1 if the EXIF data cannot be read, since the pixels are good."""
+    """Return the EXIF orientation, 1 to 8. Unreadable EXIF data gives 1, since the pixels are valid."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
     except MemoryError:
@@ -90,7 +90,7 @@ def orientation(image: Image.Image) -> int:
 
 
 def turn_upright(image: Image.Image, angle: int) -> Image.Image:
-    """Return the image turned or mirrored as its EXIF orientation `angle` asks."""
+    """Return the image rotated or mirrored according to its EXIF orientation `angle`."""
     return image.transpose(_TRANSPOSES[angle]) if angle != 1 else image
 
 
@@ -104,13 +104,13 @@ def profile_to_convert(image: Image.Image, policy: Policy) -> ImageCms.ImageCmsP
         return None if "srgb" in ImageCms.getProfileDescription(profile).lower() else profile
     except MemoryError:
         raise
-    except Exception:  # any error of littlecms: the pixels are good
+    except Exception:  # any error of littlecms: the pixels are valid
         demand_room(0)
         return None
 
 
 def load_pixels(image: Image.Image) -> tuple[str, ...]:
-    """Decode the pixels of an opened image; return no warnings."""
+    """Decode the pixels of an opened image in place. Return an empty tuple of warnings."""
     image.load()
     return ()
 
@@ -122,8 +122,8 @@ def apply_policy(
 
     `opened` was opened from memory and is not loaded yet. `load` decodes an image in place and returns warnings.
 
-    Returns the image in mode RGB or L, and notes of what was changed and what is odd. Raises ImageRejected for pixels
-    that the policy does not cover. Errors of Pillow pass through.
+    Returns the image in mode RGB or L, and notes of changes and warnings. Raises ImageRejected for pixels that the
+    policy does not cover. Errors of Pillow pass through.
     """
     notes = Notes()
     source, size, resize = str(opened.format), opened.size, policy.resize
@@ -134,7 +134,7 @@ def apply_policy(
         opened.draft(None, (resize, resize))  # libjpeg shrinks by 2, 4 or 8 while it decodes
     turned = orientation(opened) if source == "TIFF" else 1
     image = _decode(opened, policy, load, notes)
-    angle = orientation(opened)  # after loading: Pillow turns a TIFF by itself and then drops the tag
+    angle = orientation(opened)  # after loading: Pillow rotates a TIFF itself and then drops the tag
     if turned != angle == 1:
         size = image.size
     if profile is not None:
@@ -157,7 +157,7 @@ def apply_policy(
 def _decode(
     opened: ImageFile.ImageFile, policy: Policy, load: Callable[[Image.Image], Sequence[str]], notes: Notes
 ) -> Image.Image:
-    """Load an opened image; of 16-bit colours return the eight bits that the policy asks for."""
+    """Load an opened image and reduce 16-bit colours to the eight bits that the policy selects."""
     widen_planes(opened)
     deep = is_deep(opened)
     shallow = deep and policy.depth_bits < 16 and opened.mode in ("RGB", "RGBA")
@@ -169,13 +169,13 @@ def _decode(
     if low_bytes is not None:
         load(low_bytes)
         return combine_bytes(opened, low_bytes, policy.depth_bits, notes)
-    if opened.mode != "CMYK":  # little ink is a light picture
+    if opened.mode != "CMYK":  # in CMYK, low values are light
         note_low_range(notes, int(np.asarray(opened)[:, :, :3].max(initial=0)) << 8)
     return opened
 
 
 def _to_srgb(image: Image.Image, profile: ImageCms.ImageCmsProfile, notes: Notes) -> Image.Image:
-    """Return the image in sRGB; unchanged if the profile does not fit the pixels."""
+    """Return the image in sRGB, or unchanged if the profile does not fit the pixels."""
     try:
         converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except ImageCms.PyCMSError:
@@ -213,13 +213,13 @@ def to_eight_bit(image: Image.Image, source: str, policy: Policy, notes: Notes) 
 
 
 def flatten(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:
-    """Return an RGBA image laid over one colour, in mode RGB. Colours under transparent pixels are garbage."""
+    """Return an RGBA image composited over one colour, in mode RGB; transparent pixels have arbitrary colours."""
     ground = Image.new("RGBA", image.size, (*background, 255))
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
 def _shrink(image: Image.Image, size: tuple[int, int], short_side: int) -> Image.Image:
-    """Shrink to a short side in the aspect ratio of `size`, the size before any shrinking while decoding."""
+    """Shrink to a short side, in the aspect ratio of `size`, which is the size before decoding shrank the image."""
     scale = short_side / min(size)
     width, height = (max(short_side, round(side * scale)) for side in size)
     return image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)

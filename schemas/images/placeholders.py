@@ -1,9 +1,9 @@
-"""Recognise text in the place of an image: pointers of version control, error pages of servers, lists."""
+"""Recognise text files in place of images: version-control pointers, error pages of servers, lists."""
 
 import re
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# Beginning of the text in lower case, and its name.
+# Start of the text in lower case, and the name of its kind.
 _BEGINNINGS = (
     (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer: run git lfs pull"),
     (b"version https://hawser.github.com/spec/", "a Git LFS pointer: run git lfs pull"),
@@ -13,9 +13,9 @@ _BEGINNINGS = (
     (b"outs:\n- etag:", "a DVC pointer: run dvc pull"),
     (b"[internetshortcut]", "a link to a web page"),
     (b"[desktop entry]", "a desktop shortcut"),
-    (b"intxlnk", "a link of Cygwin"),
-    (b"!<symlink>", "a link of Cygwin"),
-    (b"xsym\n", "a link as text; copy the file that it points to"),
+    (b"intxlnk", "a Cygwin link"),
+    (b"!<symlink>", "a Cygwin link"),
+    (b"xsym\n", "a link stored as text; copy the file that it points to"),
     (b"<!doctype html", "an HTML page"),
     (b"<html", "an HTML page"),
     (b"data:image/", "an image as base64 text; decode it first"),
@@ -43,7 +43,7 @@ def describe_text(head: bytes) -> tuple[str, str] | None:
     if text.startswith((b"<?xml", b"<error>")):
         return "not_an_image", _describe_xml(head)
     if not head.strip(b"\0"):
-        return "not_an_image", "zero bytes only"
+        return "not_an_image", "only zero bytes"
     if head.startswith(_UTF16) and head.decode("utf-16", "replace").replace("\r", "").replace("\n", "").isprintable():
         return "not_an_image", "text in UTF-16"
     if all(byte >= 0x20 or byte in b"\t\r\n\f\x1b" for byte in head):

@@ -1,6 +1,6 @@
-"""The chunks of a PNG, and those that pixels do not need but that a decoder may fail on.
+"""Read the chunks of a PNG, and remove those that pixels do not need and on which a decoder may fail.
 
-Pillow rejects the whole image over one damaged or very large text chunk; libpng skips the chunk with a warning. Both
+Pillow rejects the whole image for one damaged or very large text chunk; libpng skips the chunk with a warning. Both
 programs drop such chunks before Pillow opens the file, so that neither accepts an image that the other rejects.
 """
 
@@ -12,7 +12,7 @@ PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _ANCILLARY = 0x20  # bit of the first letter of a kind: pixels do not need the chunk
 _TRANSPARENCY = b"tRNS"  # ancillary by its letter, but visible
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # a profile is compressed like a text
-_FRAMES = (b"fcTL", b"fdAT")  # of an animation: without its header Pillow fails on them
+_FRAMES = (b"fcTL", b"fdAT")  # animation frames: Pillow fails on them without an animation header
 # Limits of the decoders: Pillow limits one inflated text or profile and all texts (MAX_TEXT_CHUNK, MAX_TEXT_MEMORY:
 # 64 MiB), libpng one chunk and the number of texts (PNG_USER_CHUNK_MALLOC_MAX, PNG_USER_CHUNK_CACHE_MAX: 1,000).
 INFLATED_BYTES = 1 << 20
@@ -20,7 +20,7 @@ TEXT_BYTES = 32 << 20
 CHUNK_BYTES = 8_000_000
 TEXT_CHUNKS = 500
 _KEYWORD = range(1, 80)
-# Lengths in the PNG specification, of kinds for which a decoder reports other lengths.
+# Valid lengths by the PNG specification, for kinds whose wrong lengths a decoder reports.
 _LENGTHS = {
     b"gAMA": (4, 4),
     b"cHRM": (32, 32),
@@ -51,7 +51,7 @@ def chunks(data: bytes) -> Iterator[tuple[int, bytes, int]]:
 
 
 def checksum_holds(data: bytes, at: int, size: int) -> bool:
-    """Return True if the checksum of the chunk at `at` is right."""
+    """Return True if the checksum of the chunk at offset `at` is right; `size` is that of its data."""
     return zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[at + 8 + size : at + 12 + size], "big")
 
 
@@ -70,7 +70,7 @@ def bad_extras(data: bytes) -> list[tuple[int, int]]:
         sound = checksum_holds(data, at, size) and _fits(kind, size) and (animated or kind not in _FRAMES)
         if sound and kind in _TEXTS:
             texts += 1
-            # Above the limits nothing more is inflated: a small file may contain a thousand bombs.
+            # Above the limits nothing is inflated: a small file may contain a thousand zip bombs.
             within = texts <= TEXT_CHUNKS and text_bytes <= TEXT_BYTES
             inflated = _text_size(kind, data[at + 8 : at + 8 + size]) if within else None
             text_bytes += INFLATED_BYTES if inflated is None else inflated
@@ -88,7 +88,7 @@ def without(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
 
 
 def without_bad_extras(data: bytes) -> bytes:
-    """Return the PNG without the chunks of bad_extras, over which Pillow rejects the whole file."""
+    """Return the PNG without the chunks of bad_extras, for which Pillow rejects the whole file."""
     return without(data, bad_extras(data))
 
 

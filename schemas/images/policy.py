@@ -13,14 +13,14 @@ class Policy:
     other shard writers). `resize` is the short side in pixels, or None; `quality` is that of JPEG, 1 to 100. `icc` is
     ignore (as the trainer's decoder does) or convert (to sRGB), `animation` is first (frame or page) or reject.
     `max_aspect` is the long side divided by the short side. `strip_metadata` removes EXIF, XMP, comments and the like
-    from files that pass through; re-encoded files have none.
+    from files that pass through; re-encoded files have no metadata.
 
     `depth_bits`, 9 to 16, is the number of bits in use of a 16-bit value: values are shifted right by depth_bits - 8.
     `depth_range` (low, high) maps these values of grey pixels of more than 8 bits to 0 and 255; without it 32-bit,
     signed and float pixels are rejected.
 
-    Always: the EXIF orientation is applied, colour becomes 8-bit RGB or grey, and transparent pixels are laid over
-    `background`.
+    In all cases the EXIF orientation is applied, pixels become 8-bit RGB or grey, and transparent pixels are composited
+    over `background`.
     """
 
     check: str = "decode"
@@ -61,7 +61,7 @@ class Notes:
 
 
 class ImageRejected(Exception):
-    """The image is rejected: a reason code, and a detail for a person who may fix the image."""
+    """An image is rejected, with a reason code and a detail for the person who can fix the image."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)

@@ -1,4 +1,4 @@
-"""Read the directories of a TIFF and recognise kinds that are not supported: camera raw, a thumbnail first."""
+"""Read the directories of a TIFF and recognise unsupported kinds: camera raw, and files that start with a thumbnail."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _UNREADABLE = (struct.error, ValueError, OverflowError)
 
 
 def unsupported_kind(data: bytes, directories: Sequence[Directory]) -> str | None:
-    """Return the name of a kind of TIFF whose first directory is not its picture; None for an ordinary TIFF."""
+    """Return the name of an unsupported kind of TIFF; None if the first directory is the image."""
     if not directories:
         return None
     first, others = directories[0], directories[1:]
@@ -27,11 +27,11 @@ def unsupported_kind(data: bytes, directories: Sequence[Directory]) -> str | Non
         return "camera raw; develop it to JPEG, PNG or TIFF first"
     largest = max(others, key=_pixels, default=first)
     reduced = bool(first.get(_SUBFILE, (0,))[0] & 1) or first.get(_OLD_SUBFILE) == (2,)
-    # Without the flag: a sub-picture is a reduced copy of its parent, so the parent of a much larger one is a
+    # Without the flag: a sub-image is a reduced copy of its parent, so the parent of a much larger sub-image is a
     # thumbnail.
     if _pixels(largest) > (1 if reduced else 4) * _pixels(first) and (reduced or largest.get(_IS_SUB)):
         width, height = (largest[tag][0] for tag in (WIDTH, HEIGHT))
-        return f"a TIFF that begins with a thumbnail of its picture of {width} x {height} pixels; save it again without"
+        return f"a TIFF that starts with a thumbnail of its {width} x {height} image; save it without the thumbnail"
     return None
 
 
@@ -47,7 +47,7 @@ def _pixels(directory: Directory) -> int:
 
 
 def read_directories(data: bytes) -> Iterator[Directory]:
-    """Yield the first directory, those below it, and those that follow in its chain, as far as they can be read."""
+    """Yield the readable directories: the first, its sub-directories, and the directories after it in the chain."""
     try:
         reader = _Reader(data)
         first, following = reader.directory(reader.start)
@@ -70,7 +70,7 @@ def read_directories(data: bytes) -> Iterator[Directory]:
 
 
 class _Reader:
-    """Reads the whole numbers of directories. TIFF has 4-byte offsets, BigTIFF 8-byte ones."""
+    """Reads the integer tags of directories. TIFF has 4-byte offsets, BigTIFF has 8-byte offsets."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -107,5 +107,5 @@ class _Reader:
         if size > value_bytes:
             (at,) = self._unpack("Q" if self._big else "I", at)
         if at + size > len(self._data):
-            raise ValueError("the values of a tag are past the end of the file")
+            raise ValueError("the values of a tag are beyond the end of the file")
         return self._unpack(f"{count}{kind}", at)

@@ -8,8 +8,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-# Memory that the kernel reclaims before an allocation fails: cached file pages (dirty ones after writing them) and its
-# own caches. Version 1 groups count those of their children under total_ names. Source: cgroup-v2.rst, memory.stat.
+# Memory that the kernel reclaims before an allocation fails: cached file pages (after writing dirty pages) and its own
+# caches. In version 1 groups, the total_ names include child groups. Source: cgroup-v2.rst, memory.stat.
 _RECLAIMABLE = frozenset(
     ["inactive_file", "active_file", "slab_reclaimable", "total_inactive_file", "total_active_file"]
 )
@@ -32,9 +32,9 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def host_cores() -> int:
-    """Return the number of cores of the host: MindSpore's limit for num_parallel_workers, whatever the CPU affinity.
+    """Return the number of cores of the host, which is MindSpore's limit for num_parallel_workers.
 
-    Measured on 2.10: two workers are accepted under `taskset -c 0` on a host of two cores.
+    CPU affinity does not lower the limit: 2.10 accepts two workers under `taskset -c 0` on a host with two cores.
     """
     return os.cpu_count() or 1
 
@@ -137,7 +137,7 @@ def _number(path: Path) -> int | None:
 
 
 def _cpu_flags(root: Path) -> set[str]:
-    # The same on all cores of a host; ARM calls them Features.
+    # CPU flags are the same on all cores of a host; ARM calls them Features.
     try:
         lines = (root / "proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -11,10 +11,10 @@ _TERMINAL = "MINDSPORE_DATAPREP_TERMINAL"  # passes the terminal encoding on to 
 def use_utf8() -> None:
     """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
-    Python decodes names by the locale, but MindSpore takes paths as UTF-8: under Latin-1 they would open different
-    folders for the same text, and a name that GBK cannot decode would seem not to exist. Child processes inherit the
-    mode. Arguments are passed on byte for byte. Output to a terminal stays in the encoding of the locale, with escapes
-    for missing characters; files and pipes get UTF-8. Call it after streams.prepare_streams.
+    Python decodes names by the locale, but MindSpore takes paths as UTF-8. Under Latin-1, Python and MindSpore would
+    open different folders for the same text. A name that GBK cannot decode would seem not to exist. Child processes
+    inherit the mode. Arguments are passed on byte for byte. Output to a terminal stays in the encoding of the locale,
+    with escapes for missing characters; files and pipes get UTF-8. Call it after streams.prepare_streams.
     """
     terminal = os.environ.pop(_TERMINAL, None)
     for stream in (sys.stdout, sys.stderr) if terminal else ():

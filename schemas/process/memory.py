@@ -4,8 +4,8 @@ import errno
 import mmap
 import resource
 
-# Upper bound of decoding: measured 18 bytes per pixel over ten formats (JPEG 2000, WebP; others up to 9), and about 10
-# more for an image with alpha that is turned and laid over a background.
+# Upper bound for decoding: 18 bytes per pixel, measured over ten formats (JPEG 2000, WebP; others up to 9), and about
+# 10 more for an image with alpha that is rotated and composited over a background.
 BYTES_PER_PIXEL = 32
 FIXED_BYTES = 64 << 20
 # fork and thread creation fail with EAGAIN.
@@ -36,7 +36,7 @@ def is_shortage(error: BaseException) -> bool:
         return error.errno in _ERRNOS
     if any(text in str(error).lower() for text in _TEXTS):
         return True
-    # NumPy replaces the message of the loader by its own guess.
+    # NumPy replaces the message of the loader with its own guess.
     return isinstance(error, ImportError) and error.__cause__ is not None and is_shortage(error.__cause__)
 
 
@@ -49,7 +49,7 @@ def demand_room(pixels: int) -> None:
 def demand_threads(count: int) -> None:
     """Raise MemoryError unless there is memory for `count` more threads.
 
-    Call it before starting a thread: Thread.start of CPython waits forever for a thread that lacks memory to begin.
+    Call it before starting a thread: CPython's Thread.start waits forever if the new thread cannot allocate memory.
     """
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     if not has_room(count * (_ARENA_BYTES + (stack if stack != resource.RLIM_INFINITY else _STACK_BYTES))):
@@ -60,7 +60,7 @@ def has_room(size: int) -> bool:
     """Return True if this process can allocate `size` bytes.
 
     Covers limits on the address space and the data segment (`ulimit -v`, `-d`; batch systems set them) and strict
-    overcommit. No page is touched, so the limit of a control group is not covered: there the kernel kills.
+    overcommit. No page is touched, so the limit of a control group is not covered; the kernel kills the process there.
     """
     try:
         mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE).close()

@@ -1,4 +1,4 @@
-"""Capture what C libraries print on file descriptor 2: codecs report damage only there."""
+"""Capture the output of C libraries on file descriptor 2, the only place where codecs report damage."""
 
 import ctypes
 import fcntl
@@ -15,7 +15,8 @@ _c_library = ctypes.CDLL(None)
 class NativeStderr:
     """Context manager that redirects file descriptor 2 to a file in memory, which `take` reads.
 
-    It affects all threads of the process, so only one may be entered at a time. Python's sys.stderr is captured too.
+    It affects all threads of the process, so only one instance may be active at a time. It also captures
+    Python's sys.stderr.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class NativeStderr:
         _flush()
         try:
             self._saved = os.dup(STDERR)
-        except OSError:  # closed at the start: occupy its number, or the file below would get it
+        except OSError:  # descriptor 2 is closed: occupy its number, or the file below would get it
             nowhere = os.open(os.devnull, os.O_WRONLY)
             if nowhere != STDERR:
                 os.dup2(nowhere, STDERR)
@@ -55,7 +56,7 @@ class NativeStderr:
 def stderr_file() -> int:
     """Return a new append-only file in memory to use as another process's descriptor 2; read it with take_text."""
     file = os.memfd_create("stderr", os.MFD_CLOEXEC)
-    # After a truncation the next write must go to the start, through whichever copy of the descriptor.
+    # After a truncation, the next write must go to the start through every copy of the descriptor.
     fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
     return file
 

@@ -1,7 +1,7 @@
 """Find a user's file that shadows this program, a package that it needs, or the standard library.
 
-Such files are in the working directory or a folder of PYTHONPATH, which Python searches first. So this module imports
-only what Python has loaded already, and is loaded by path, not by name.
+Such files are in the working directory or a folder of PYTHONPATH, which Python searches first. Therefore this
+module imports only modules that Python has already loaded, and is itself loaded by path, not by name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-# Required packages, and a module of each that a file or folder of the same name does not have.
+# Required packages, each with a module that distinguishes it from a user's file or folder of the same name.
 _PARTS = {"click": "core", "numpy": "version", "PIL": "Image", "tqdm": "std", "mindspore": "common"}
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def obstacle(*packages: str) -> str | None:
-    """Return a sentence that names the file that shadows one of our `packages` or of those they need; else None."""
+    """Return a sentence that names a file that shadows one of `packages` or a package that they need; else None."""
     for name in packages:
         path = _origin(name)
         if path and not os.path.samefile(os.path.join(_HOME, name), os.path.dirname(path)):
@@ -83,7 +83,7 @@ def _has(folder: str, file: str, part: str) -> bool:
 
 
 def _traceback_modules(error: BaseException | None) -> Iterator[tuple[str, str]]:
-    """Yield names and files of the modules in the traceback: one that failed to load is not in sys.modules."""
+    """Yield name and file of each module in the traceback: sys.modules lacks a module that failed to load."""
     while error is not None:
         trace = error.__traceback__
         files = [getattr(error, "filename", None)] if isinstance(error, SyntaxError) else []
@@ -98,7 +98,7 @@ def _traceback_modules(error: BaseException | None) -> Iterator[tuple[str, str]]
 
 
 def _user_folder(path: str) -> str | None:
-    """Return the folder of sys.path that contains the module `path`; None for those of Python, packages and ours."""
+    """Return the folder of sys.path that contains the module `path`; None for a module of Python, a package or ours."""
     if not path.endswith((".py", ".so")):  # a console script, whose folder is on the path too
         return None
     folder = os.path.dirname(os.path.abspath(path))

@@ -1,7 +1,7 @@
-"""Signals that ask a program to stop, and its exit code then.
+"""Signals that ask a program to stop, and the exit codes for them.
 
 Schedulers announce the end of a job in several ways: SIGTERM; SIGUSR1 or SIGUSR2 some minutes before (Slurm, SGE);
-SIGXCPU for used-up CPU time; SIGHUP when a terminal closes. All mean the same to both programs.
+SIGXCPU for used-up CPU time; SIGHUP when a terminal closes. Both programs treat them alike.
 """
 
 import signal
@@ -17,5 +17,5 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def exit_code(signum: int) -> int:
-    """Return 130 for SIGINT and 143 for all other signals, so that a scheduler sees two codes only."""
+    """Return 130 for SIGINT and 143 for all other signals, so that a scheduler sees only two codes."""
     return INTERRUPT_EXIT if signum == signal.SIGINT else TERMINATE_EXIT

@@ -12,7 +12,7 @@ from typing import TextIO
 
 
 class _Expendable(io.TextIOWrapper):
-    """stderr that drops its output once writing fails (a full disk, a closed pipe)."""
+    """A stderr that drops all output after a failed write (a full disk, a closed pipe)."""
 
     def write(self, text: str) -> int:
         """Write `text` or drop it."""
@@ -23,7 +23,7 @@ class _Expendable(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush or drop the rest."""
+        """Flush the buffer or drop its content."""
         try:
             super().flush()
         except OSError:
@@ -45,7 +45,7 @@ def prepare_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is `descriptor`
             os.set_inheritable(descriptor, True)  # workers need all three too
         if getattr(sys, name) is None:
             stream = open(descriptor, "r" if descriptor == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -66,7 +66,7 @@ def _expendable(stream: TextIO) -> TextIO:
 def print_result(text: str) -> bool:
     """Print the result of a command on stdout, or on stderr if that fails. Return True if it was printed on stdout.
 
-    Raises BrokenPipeError if the reader has closed the pipe, since it has read all it wanted.
+    Raises BrokenPipeError if the reader has closed the pipe: the reader needs no more output.
     """
     try:
         sys.stdout.write(text + "\n")
@@ -75,7 +75,7 @@ def print_result(text: str) -> bool:
         raise
     except OSError as error:
         sys.stderr.write(f"{text}\nError: the result above could not be written to stdout: {error.strerror}\n")
-        _silence(1)  # or Python reports it again when it flushes at exit
+        _silence(1)  # otherwise Python reports the error again at exit
         return False
     return True
 

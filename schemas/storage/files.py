@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 # Errors of CIFS, some FUSE and some network file systems, which cannot sync a folder.
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF})
-_TRIES = 20  # of a call that signals interrupt
+_TRIES = 20  # attempts at a call that signals interrupt
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
@@ -43,7 +43,7 @@ def until_uninterrupted(call: Call) -> Call:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk. Raises OSError, but not if folders cannot be synced."""
+    """Wait until a file, or the names in a folder, are on disk. Raises OSError unless folders cannot be synced here."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def sync(path: Path) -> None:
 def give_group(path: Path, group: int) -> None:
     """Change the group of a file if possible.
 
-    A user may not be allowed to, and in a container the group may not be mapped (EINVAL); neither is an error.
+    Errors are ignored: the user may lack permission, and a container may not map the group (EINVAL).
     """
     if os.stat(path).st_gid != group:
         with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ def give_group(path: Path, group: int) -> None:
 
 
 def listing(folder: Path, pattern: str) -> list[Path]:
-    """Return the entries of a folder whose names match, sorted. Raises OSError, where Path.glob returns nothing."""
+    """Return the entries of a folder whose names match, sorted. Raises OSError on failure, unlike Path.glob."""
     return [folder / name for name in sorted(os.listdir(folder)) if fnmatch.fnmatchcase(name, pattern)]
 
 

@@ -19,9 +19,9 @@ _OWN_INDEX = "sqlite_autoindex_"  # created by SQLite for a primary key
 def open_index(path: Path) -> Iterator[sqlite3.Connection]:
     """Open an index read-only.
 
-    Raises ContractError for a file that is not an index, also for SQLite's errors inside the context; OSError for disk
-    errors. INDEXES and SHARD_NAME must be plain tables and the only ones: a view or a generated column can compute
-    forever or return anything.
+    Raises ContractError if the file is not an index, and for SQLite's errors inside the context. Raises OSError for
+    disk errors. The only tables must be INDEXES and SHARD_NAME, without generated columns: a view or a generated column
+    can compute forever or return anything.
     """
     if not path.is_file():
         raise ContractError(f"{path.name} is {'not a regular file' if path.exists() else 'missing'}")
@@ -45,7 +45,7 @@ def _check_tables(db: sqlite3.Connection, name: str) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
     for (other,) in db.execute("SELECT name FROM sqlite_master"):
         if other not in _TABLES and not str(other).startswith(_OWN_INDEX):
-            raise ContractError(f"{name} is not the index of a shard: it also has {str(other)!r:.80}")
+            raise ContractError(f"{name} is not the index of a shard: it also contains {str(other)!r:.80}")
     for table in _TABLES:
         row = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         if row is None:

@@ -11,7 +11,7 @@ from schemas.errors import ContractError
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading.
 
-    Raises ContractError if `path` is not a regular file, OSError if it cannot be opened.
+    Raises ContractError if `path` is not a regular file. Raises OSError if it cannot be opened.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may have effects
         raise ContractError(_not_regular(path))
@@ -25,7 +25,8 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, max_bytes: int) -> bytes:
     """Read a regular file.
 
-    Raises ContractError if the file is larger than `max_bytes` or not a regular file, OSError if it cannot be read.
+    Raises ContractError if the file is larger than `max_bytes` or not a regular file. Raises OSError if it cannot be
+    read.
     """
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)

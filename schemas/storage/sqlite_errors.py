@@ -10,7 +10,7 @@ _DAMAGED = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
 _ERRNOS = {
     _FULL: errno.ENOSPC,
     _IO: errno.EIO,
-    _OPEN: errno.EIO,  # SQLite does not report the cause: open_unchanging opens the file without it first
+    _OPEN: errno.EIO,  # SQLite hides the cause: open_unchanging first opens the file without SQLite
     _READ_ONLY: errno.EROFS,
     _BUSY: errno.EBUSY,
     _LOCKED: errno.EBUSY,
@@ -18,7 +18,7 @@ _ERRNOS = {
     _LARGE: errno.EFBIG,
     _IO_NO_MEMORY: errno.ENOMEM,
 }
-# Python 3.10 has no error codes.
+# SQLite's messages, since Python 3.10 has no error codes.
 _TEXTS = {
     "database or disk is full": _FULL,
     "disk I/O error": _IO,
@@ -37,13 +37,13 @@ def open_unchanging(path: Path) -> sqlite3.Connection:
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """Return True if SQLite found the content of a file damaged. A failed read can look the same."""
+    """Return True if SQLite reports a damaged file. A failed read can give the same error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in _DAMAGED or str(error) in ("database disk image is malformed", "file is not a database")
 
 
 def disk_error(error: Exception, file: str | None = None) -> OSError | None:
-    """Return the OSError, with `file` as its name; None for an error that is not SQLite's or not of the disk."""
+    """Return SQLite's disk error as an OSError with `file` as its file name; None for any other error."""
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", None) or _TEXTS.get(str(error), 0)

@@ -11,7 +11,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 class Unusable(ValueError):
-    """The file cannot be used; the text begins with its name and says why."""
+    """A file cannot be used. The message begins with the name of the file and says why."""
 
 
 def read_text(path: Path) -> str:

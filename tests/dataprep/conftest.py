@@ -1,71 +1,15 @@
-"""Tiny raw folders, drawn exactly, so that a test can say what must become of every file."""
+"""Fixtures: small raw folders with known contents, and a sealed dataset."""
 
-import io
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
 
-from dataprep import pipeline
-from dataprep.options import ShardOptions
-from dataprep.pipeline import Summary
-
-QUICK = ShardOptions(engine="serial", workers=1, prove="off")
-
-
-def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
-def picture(number: int, kind: str = "JPEG", size: tuple[int, int] = (24, 16)) -> bytes:
-    """A small image that differs for each number."""
-    return encoded(Image.new("RGB", size, (number * 7 % 256, number * 31 % 256, number * 101 % 256)), kind)
-
-
-class Silent:
-    """A Progress that shows nothing and remembers which shards were built, and which engine took over why."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.fallbacks: set[str] = set()
-        self.moves: list[tuple[str, str]] = []
-
-    def scanning(self, found: int) -> None:
-        pass
-
-    def planned(self, plan: Any, missing: Any) -> None:
-        pass
-
-    def under_way(self, items: int) -> None:
-        pass
-
-    def moved(self, before: str, now: str) -> None:
-        self.moves.append((before, now))
-
-    def fallback(self, what: str) -> None:
-        self.fallbacks.add(what)
-
-    def built(self, receipt: Any, planned: Any) -> None:
-        self.names.append(planned.name)
-
-
-def shard(source: Path, out: Path, **options: Any) -> Summary:
-    return pipeline.shard(source, out, replace(QUICK, **options), Silent())
-
-
-def digests(out: Path) -> dict[str, bytes]:
-    """Every file of the set, without the work folder."""
-    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+from tests.dataprep.examples import Files, picture, shard
 
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """Forty images in the classes cat, dog, and two files that no one could want."""
+    """Forty images in the classes cat and dog, and two files that are ignored by rule."""
     source = tmp_path / "raw"
     for number in range(40):
         folder = source / ("cat" if number % 2 else "dog")
@@ -84,12 +28,9 @@ def sealed(raw: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-Files = Callable[[dict[str, bytes]], Path]
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Writes files by relative name below a source folder, which it returns."""
+    """A function that writes files by relative name below a source folder and returns the folder."""
 
     def write(contents: dict[str, bytes]) -> Path:
         for name, data in contents.items():

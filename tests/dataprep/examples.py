@@ -1,25 +1,80 @@
-"""What tests of several packages of dataprep share: damage, and ways to look at a dataset."""
+"""Helpers of dataprep's tests: images, jobs, damage, and ways to read a dataset."""
 
+import io
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from PIL import Image
 
+from dataprep import pipeline
 from dataprep.build import worker
 from dataprep.cli.commands import main
 from dataprep.images.decoding import decode
 from dataprep.mindrecord.reader import ShardReader
+from dataprep.options import ShardOptions
+from dataprep.pipeline import Summary
 from schemas.dataset import load_dataset
 from tests.examples import ROOT
 
 IMAGES = ROOT / "tests" / "cases" / "images"
 MUTATIONS = int(os.environ.get("DATAPREP_FUZZ", "400"))
+QUICK = ShardOptions(engine="serial", workers=1, prove="off")
+Files = Callable[[dict[str, bytes]], Path]
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def picture(number: int, kind: str = "JPEG", size: tuple[int, int] = (24, 16)) -> bytes:
+    """Return a small image of one colour; each number has another colour."""
+    return encoded(Image.new("RGB", size, (number * 7 % 256, number * 31 % 256, number * 101 % 256)), kind)
+
+
+class Silent:
+    """A Progress that shows nothing and records the built shards, engine fallbacks and moves of SOURCE."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.fallbacks: set[str] = set()
+        self.moves: list[tuple[str, str]] = []
+
+    def scanning(self, found: int) -> None:
+        pass
+
+    def planned(self, plan: Any, missing: Any) -> None:
+        pass
+
+    def under_way(self, items: int) -> None:
+        pass
+
+    def moved(self, before: str, now: str) -> None:
+        self.moves.append((before, now))
+
+    def fallback(self, what: str) -> None:
+        self.fallbacks.add(what)
+
+    def built(self, receipt: Any, planned: Any) -> None:
+        self.names.append(planned.name)
+
+
+def shard(source: Path, out: Path, **options: Any) -> Summary:
+    return pipeline.shard(source, out, replace(QUICK, **options), Silent())
+
+
+def digests(out: Path) -> dict[str, bytes]:
+    """Return the bytes of each file of the dataset by name, without the work folder."""
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
 def run(*args: Any) -> Result:
@@ -29,14 +84,14 @@ def run(*args: Any) -> Result:
 def keys(out: Path) -> list[str]:
     found = []
     for split in load_dataset(out).splits.values():
-        for shard in split.shards:
-            with ShardReader(out / shard.name) as reader:
+        for entry in split.shards:
+            with ShardReader(out / entry.name) as reader:
                 found += [row["key"] for row in reader]
     return found
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Flip, cut, repeat, insert or blank a part of the bytes, more often near the start, where headers are."""
+    """Return the bytes with one to three random changes, more of them near the start, where headers are."""
     mutated = bytearray(data)
     for _ in range(rng.randint(1, 3)):
         at = int(len(mutated) * rng.random() ** rng.choice((1, 4)))
@@ -56,7 +111,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 
 def without_tables(jpeg: bytes) -> bytes:
-    """A JPEG whose quantisation tables are gone: its header is fine, and MindSpore's decoder dies over it."""
+    """Return the JPEG without its quantisation tables: its header is valid, but MindSpore's decoder crashes on it."""
     at = 2
     while jpeg[at + 1] != 0xDB:
         at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
@@ -67,7 +122,7 @@ def without_tables(jpeg: bytes) -> bytes:
 
 
 class ClosedScandir:
-    """os.scandir, for which the folders of these names end with an error after `entries` entries."""
+    """An os.scandir that raises an OSError after `entries` entries of the folders named in `errors`."""
 
     def __init__(self, errors: dict[str, int], entries: int = 0) -> None:
         self._errors = errors
@@ -87,7 +142,7 @@ class ClosedScandir:
         raise OSError(number, os.strerror(number))
 
 
-DEADLY = b"an image over which the kernel kills the worker"
+DEADLY = b"an image at which the kernel kills the worker"
 
 
 def _die(data: bytes, *rest: Any) -> Any:
@@ -97,6 +152,6 @@ def _die(data: bytes, *rest: Any) -> Any:
 
 
 def die_over_an_image(task: Any) -> Any:
-    """build_shard, in a worker that the kernel kills over one file, as it does when memory runs out."""
+    """Call build_shard in a worker that is killed at the image DEADLY, as the kernel does when memory runs out."""
     worker.decode = _die  # type: ignore[attr-defined]
     return worker.build_shard(task)

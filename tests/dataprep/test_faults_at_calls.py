@@ -21,7 +21,7 @@ from dataprep.sources.closed import check_temporary
 from dataprep.storage import disk
 from schemas.storage.files import files_below, listing
 from schemas.storage.sqlite_errors import disk_error
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 from tests.faults.__main__ import FAULTS
 from tests.faults.harness import Faults, NoCompiler
 from tests.faults.scenes import MODULES, SCENES, Stage

@@ -16,13 +16,12 @@ from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.dataprep.conftest import shard
-from tests.dataprep.examples import MUTATIONS, mutate, run
+from tests.dataprep.examples import MUTATIONS, mutate, run, shard
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.dataprep.conftest import picture
+    from tests.dataprep.examples import picture
 
     folder = tmp_path_factory.mktemp("sound")
     for number in range(30):

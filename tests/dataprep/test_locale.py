@@ -12,7 +12,7 @@ import pytest
 
 from dataprep import items
 from dataprep.options import Budget
-from tests.dataprep.conftest import Files, digests, picture, shard
+from tests.dataprep.examples import Files, digests, picture, shard
 
 OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 LIBRARY = """
@@ -20,7 +20,7 @@ import sys
 assert sys.getfilesystemencoding() == "ascii"
 from dataclasses import replace
 from pathlib import Path
-from tests.dataprep.conftest import Silent, QUICK
+from tests.dataprep.examples import Silent, QUICK
 from dataprep import pipeline
 from dataprep.options import Budget
 options = replace(QUICK, max_rejects=Budget(1.0, True), quarantine=Path(sys.argv[3]))

@@ -24,7 +24,7 @@ from schemas.images.pixels import readable_formats
 from schemas.images.policy import ImageRejected, Policy
 from schemas.process import memory
 from schemas.process.memory import MemoryShortage, has_room, is_shortage
-from tests.dataprep.conftest import Files, digests, encoded, picture, shard
+from tests.dataprep.examples import Files, digests, encoded, picture, shard
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
 FORMATS = {

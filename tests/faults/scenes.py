@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.mindrecord import reader  # noqa: F401  a set that cannot be read is no scene
-from tests.dataprep.conftest import picture
+from tests.dataprep.examples import picture
 from tests.faults.harness import Ended, Faults, Point, complaints, copy, run_plainly
 
 MODULES = [

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.examples import ROOT
 from tests.faults.harness import ERRORS, STATE, Ended, Fault, Faults, Point, complaints
-from tests.trainer.conftest import seal
+from tests.trainer.examples import seal
 
 WORK, SET, RUN = "work", "work/set", "work/run"
 LIMIT_S = 60.0

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.trainer.conftest import RUN_FILES
+from tests.trainer.examples import RUN_FILES
 from trainer import loop
 from trainer.cli.progress import Lines
 from trainer.config import RunConfig

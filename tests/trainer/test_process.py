@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from schemas.process.host import instruction_set, usable_cores
-from tests.trainer.conftest import RUN_FILES
+from tests.trainer.examples import RUN_FILES
 from tests.trainer.processes import QUICK, finish, start
 from tests.trainer.run_contents import contents
 

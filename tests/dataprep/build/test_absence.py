@@ -19,7 +19,7 @@ from dataprep.errors import DataprepError, TryLater
 from dataprep.options import Budget
 from schemas.dataset import load_dataset
 from schemas.images.policy import ImageRejected
-from tests.dataprep.conftest import QUICK, Silent, digests, shard
+from tests.dataprep.examples import QUICK, Silent, digests, shard
 
 ANY = Budget(1.0, True)
 OPTIONS = replace(QUICK, num_shards=4, max_rejects=ANY, max_class_loss=ANY)
@@ -109,7 +109,7 @@ def test_source_without_its_folders_is_try_later(raw: Path, sealed: Path) -> Non
     (sealed / "dataset.json").unlink()
     unmounted(raw)
     (raw / "not mounted.txt").write_text("x")
-    with pytest.raises(TryLater, match="it seems to be absent"):
+    with pytest.raises(TryLater, match="it seems unavailable"):
         shard(raw, sealed, num_shards=3)
 
 

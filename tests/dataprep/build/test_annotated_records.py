@@ -16,7 +16,7 @@ from dataprep.options import Budget, SourceOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.source import Source
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import encoded, shard
+from tests.dataprep.examples import encoded, shard
 
 WIDTH, HEIGHT = 40, 24
 

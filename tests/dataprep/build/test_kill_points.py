@@ -23,7 +23,7 @@ from dataprep.job.existing_set import Existing
 from dataprep.options import Budget
 from dataprep.plan.store import PlannedItem
 from schemas.images.policy import ImageRejected
-from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
+from tests.dataprep.examples import QUICK, Files, Silent, digests, picture, shard
 
 OPTIONS: dict[str, Any] = {"num_shards": 3, "duplicates": "drop", "max_rejects": Budget(1.0, True)}
 
@@ -191,7 +191,7 @@ def test_fixed_files_are_checked_again(raw: Path, tmp_path: Path) -> None:
 
 def test_retry_without_a_job_is_reported(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataprepError, match="has no job whose rejects could be retried"):
+    with pytest.raises(DataprepError, match="has no job with rejected files to check again"):
         pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))
 
 

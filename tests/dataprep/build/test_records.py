@@ -12,7 +12,7 @@ from dataprep.mindrecord.reader import ShardReader
 from schemas import record
 from schemas.dataset import load_dataset
 from schemas.record import RecordSchema
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 
 
 def encode_captioned(schema: RecordSchema, sample: Sample) -> Record:

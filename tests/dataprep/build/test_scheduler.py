@@ -14,8 +14,7 @@ from dataprep.build.decode_check import supervisor
 from dataprep.errors import DataprepError
 from dataprep.options import Budget
 from dataprep.tools.verify import verify
-from tests.dataprep.conftest import Files, digests, encoded, picture, shard
-from tests.dataprep.examples import DEADLY, die_over_an_image, without_tables
+from tests.dataprep.examples import DEADLY, Files, die_over_an_image, digests, encoded, picture, shard, without_tables
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
 

@@ -16,8 +16,8 @@ from dataprep.images.formats.jpeg import check_jpeg_container
 from dataprep.images.picture import Picture
 from dataprep.images.statistics import channel_moments
 from schemas.images.policy import ImageRejected, Policy
-from tests.dataprep.conftest import encoded
 from tests.dataprep.examples import IMAGES as CASES
+from tests.dataprep.examples import encoded
 
 REJECTED = sorted(path for path in (CASES / "rejected").rglob("*") if path.is_file())
 ACCEPTED = sorted(p for p in (CASES / "accepted").rglob("*") if p.is_file() and ".expected." not in p.name)

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from dataprep.options import Budget
-from tests.dataprep.conftest import Files, digests, encoded, picture, shard
-from tests.dataprep.examples import without_tables
+from tests.dataprep.examples import Files, digests, encoded, picture, shard, without_tables
 
 ANY: dict[str, Any] = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True), "prove": "decode"}
 SIZES = [(8, 8), (17, 9), (32, 32), (17, 300), (300, 17), (2, 1500), (500, 375), (1100, 900)]

@@ -14,7 +14,7 @@ from dataprep.cli.commands import main
 from dataprep.images.check import normalise
 from dataprep.images.picture import Picture
 from schemas.images.policy import ImageRejected, Policy
-from tests.dataprep.conftest import encoded
+from tests.dataprep.examples import encoded
 from trainer.feed.picture import Unreadable, read_picture
 
 RAMP = np.tile(np.linspace(0, 1, 64), (4, 1))

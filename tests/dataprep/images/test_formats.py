@@ -16,8 +16,8 @@ from dataprep.images.check import normalise
 from dataprep.images.formats.tiff import listener
 from dataprep.images.formats.tiff import messages as tiff_messages
 from schemas.images.policy import ImageRejected, Policy
-from tests.dataprep.conftest import encoded
 from tests.dataprep.examples import IMAGES as CASES
+from tests.dataprep.examples import encoded
 
 SIDE = 96
 NOISY = np.linspace(0, 200, SIDE * SIDE).reshape(SIDE, SIDE) + np.random.default_rng(0).integers(0, 40, (SIDE, SIDE))

@@ -8,7 +8,7 @@ from PIL import Image
 from dataprep.images.formats.jpeg import check_jpeg_container
 from dataprep.images.formats.jpeg_scans import MAX_SCANS, ScanProblem, Scans
 from tests.cases.make import ended, jpeg, scan_starts, without_scan
-from tests.dataprep.conftest import encoded
+from tests.dataprep.examples import encoded
 
 PROGRESSIVE = jpeg(progressive=True)
 SCANS = len(scan_starts(PROGRESSIVE)) - 1

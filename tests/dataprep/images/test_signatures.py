@@ -8,7 +8,7 @@ from PIL import Image
 from dataprep.images.check import normalise
 from dataprep.images.signatures import describe_other, is_targa, looks_like_image
 from schemas.images.policy import ImageRejected, Policy
-from tests.dataprep.conftest import encoded
+from tests.dataprep.examples import encoded
 
 RGB = Image.new("RGB", (8, 6), (200, 100, 50))
 TARGA_END = bytes(8) + b"TRUEVISION-XFILE.\0"

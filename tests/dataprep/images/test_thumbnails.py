@@ -10,7 +10,7 @@ from PIL import Image
 from dataprep.images.check import preview_image
 from dataprep.images.thumbnails import File, Sheet, Thumbnailer, choose_sheet, thumbnail
 from schemas.images.policy import ImageRejected
-from tests.dataprep.conftest import encoded
+from tests.dataprep.examples import encoded
 
 
 def test_the_first_part_of_a_truncated_image_is_visible() -> None:

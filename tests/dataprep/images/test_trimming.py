@@ -15,7 +15,7 @@ from PIL import Image
 from dataprep.images.check import normalise
 from schemas.images.policy import ImageRejected, Policy
 from tests.cases.make import RGB, SIZE, chunk, exif, interlaced_png, jpeg, mpo, plain_png, png
-from tests.dataprep.conftest import encoded, picture, shard
+from tests.dataprep.examples import encoded, picture, shard
 from tests.examples import ROOT
 
 CASES = ROOT / "tests" / "cases" / "images" / "accepted"

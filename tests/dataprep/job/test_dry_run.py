@@ -11,7 +11,7 @@ from PIL import Image
 from dataprep.job.dry_run import Preview, preview
 from dataprep.job.existing_set import Existing
 from dataprep.options import Budget, ShardOptions
-from tests.dataprep.conftest import QUICK, Files, Silent, encoded, picture, shard
+from tests.dataprep.examples import QUICK, Files, Silent, encoded, picture, shard
 
 
 def foresee(source: Path, out: Path, existing: Existing | None = None, **options: object) -> Preview:

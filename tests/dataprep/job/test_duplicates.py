@@ -6,7 +6,7 @@ import pytest
 
 from dataprep.errors import DataRejected
 from dataprep.options import Budget
-from tests.dataprep.conftest import Files, encoded, picture, shard
+from tests.dataprep.examples import Files, encoded, picture, shard
 
 
 def tagged(data: bytes, comment: bytes) -> bytes:

@@ -26,7 +26,7 @@ from dataprep.tools.inspect import open_set
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.dataprep.conftest import QUICK, Files, Silent, digests, picture, shard
+from tests.dataprep.examples import QUICK, Files, Silent, digests, picture, shard
 
 FIXED = ("--engine", "serial", "--workers", "1", "--prove", "off", "--quiet")
 NEW = ("--num-shards", "2", "--seed", "5", "--overwrite")

@@ -20,8 +20,8 @@ from schemas.dataset import Dataset, Split
 from schemas.layout import DATASET, DUPLICATES, REJECTS, REPORT
 from schemas.names import path_to_key, printable
 from schemas.record import load_schema
-from tests.conftest import PHONE, Browser
-from tests.dataprep.conftest import encoded, picture, shard
+from tests.dataprep.examples import encoded, picture, shard
+from tests.examples import PHONE, Browser
 
 HOSTILE = (
     "<script>document.title='owned'<",

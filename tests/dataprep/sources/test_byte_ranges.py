@@ -12,7 +12,7 @@ from dataprep.options import Budget, SourceOptions
 from dataprep.sources import SOURCES
 from dataprep.sources.source import Source
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 
 
 def scan(path: Path, _options: SourceOptions) -> Iterator[ScanEntry]:

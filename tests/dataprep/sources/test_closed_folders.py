@@ -11,8 +11,7 @@ import pytest
 from dataprep.errors import DataprepError, DataRejected, TryLater, WrongUsage
 from dataprep.job.dry_run import preview
 from dataprep.options import Budget
-from tests.dataprep.conftest import QUICK, Silent, shard
-from tests.dataprep.examples import ClosedScandir
+from tests.dataprep.examples import QUICK, ClosedScandir, Silent, shard
 
 ANY = {"max_rejects": Budget(1.0, True), "max_class_loss": Budget(1.0, True)}
 

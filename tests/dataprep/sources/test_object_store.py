@@ -15,7 +15,7 @@ from dataprep.options import Budget
 from dataprep.storage import remote
 from dataprep.storage.remote import address_of, is_remote, source_path_of, with_addresses
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import digests, picture, shard
+from tests.dataprep.examples import digests, picture, shard
 
 fsspec = pytest.importorskip("fsspec")
 IMAGES = {f"{'ab'[number % 2]}/{number}.jpg": picture(number) for number in range(12)}

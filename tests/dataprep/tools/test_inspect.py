@@ -7,7 +7,7 @@ from mindspore.mindrecord import FileWriter
 from dataprep.errors import DataprepError
 from dataprep.tools.inspect import inspect, read_key, read_row, save_image
 from schemas.errors import ContractError
-from tests.dataprep.conftest import Files, picture, shard
+from tests.dataprep.examples import Files, picture, shard
 
 pytestmark = pytest.mark.slow
 

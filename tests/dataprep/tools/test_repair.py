@@ -11,8 +11,7 @@ from dataprep.tools.repair import repair
 from dataprep.tools.salvage import salvage
 from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import digests
-from tests.dataprep.examples import keys
+from tests.dataprep.examples import digests, keys
 
 
 def cut(path: Path, share: float) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from dataprep.errors import DataprepError
 from dataprep.tools.sample import SHAPES, SIDES, draw_sample
-from tests.dataprep.conftest import shard
+from tests.dataprep.examples import shard
 
 
 def test_the_same_seed_draws_the_same_files(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dataprep.tools.verify import verify
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
 from schemas.record import load_schema
-from tests.dataprep.conftest import Files, encoded, shard
+from tests.dataprep.examples import Files, encoded, shard
 
 
 def problems(out: Path, full: bool = True) -> str:
@@ -43,7 +43,7 @@ def test_a_flipped_byte_anywhere_is_found(sealed: Path) -> None:
 
 def test_a_flipped_byte_of_the_index_is_found_by_the_quick_look_too(sealed: Path) -> None:
     flip(sealed / "val.mindrecord0.db", 9000)
-    assert problems(sealed, full=False) == "val.mindrecord0.db is not the index that was sealed (its sha256 differs)"
+    assert problems(sealed, full=False) == "val.mindrecord0.db does not match its sealed sha256"
 
 
 def test_missing_and_cut_files_are_named(sealed: Path) -> None:
@@ -53,7 +53,7 @@ def test_missing_and_cut_files_are_named(sealed: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(size - 1)
     assert "train.mindrecord0 is missing" in problems(sealed)
-    assert f"train.mindrecord2 has {size - 1} bytes, {size} were sealed" in problems(sealed)
+    assert f"train.mindrecord2 has {size - 1} bytes, expected {size}" in problems(sealed)
 
 
 def test_shards_that_changed_names_are_found(sealed: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from mindspore.dataset import vision
 
-from tests.trainer.conftest import picture
 from tests.trainer.diagnosis import measured
+from tests.trainer.examples import picture
 from trainer.cli.commands import cli
 from trainer.cli.doctor_text import bench_text
 from trainer.config import RunConfig

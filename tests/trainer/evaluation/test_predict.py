@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from tests.trainer.conftest import picture
+from tests.trainer.examples import picture
 from trainer.cli import commands
 from trainer.config import RunConfig
 from trainer.errors import TrainerError

@@ -13,7 +13,7 @@ from PIL import Image
 
 from schemas.dataset import load_dataset
 from schemas.errors import ContractError
-from tests.trainer.conftest import SIDE, picture
+from tests.trainer.examples import SIDE, picture
 from trainer.config import RunConfig
 from trainer.device.context import InEffect
 from trainer.errors import TrainerError

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image, ImageFont
 
-from tests.trainer.conftest import CLASSES
+from tests.trainer.examples import CLASSES
 from trainer.cli.commands import cli
 from trainer.config import RunConfig
 from trainer.device.context import InEffect

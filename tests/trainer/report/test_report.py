@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.conftest import PHONE, Browser
+from tests.examples import PHONE, Browser
 from tests.trainer.run_folders import CONFIG, epoch, lines, step, write_evaluation, write_run
 from trainer.cli import commands
 from trainer.errors import TrainerError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.conftest import RUN_FILES
+from tests.trainer.examples import RUN_FILES
 from trainer import loop
 from trainer.cli.progress import Lines
 from trainer.config import RunConfig

@@ -13,7 +13,7 @@ from dataprep.build.decode_check.complaints import complaints
 from dataprep.images.formats.jpeg_rewrite import bare_jpeg, read_to_end
 from dataprep.options import Budget
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import Files, encoded, picture, shard
+from tests.dataprep.examples import Files, encoded, picture, shard
 
 EOI = b"\xff\xd9"
 JPEG = picture(1)

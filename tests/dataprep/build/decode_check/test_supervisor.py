@@ -17,7 +17,7 @@ from dataprep.build.decode_check.child_process import DecoderChild, is_out_of_me
 from dataprep.build.decode_check.supervisor import DecodeChecker, Findings, ShardFiles
 from dataprep.errors import DataprepError, TryLater
 from schemas.record import load_schema
-from tests.dataprep.conftest import Files, digests, picture, shard
+from tests.dataprep.examples import Files, digests, picture, shard
 
 ROWS = 8
 # Child number n does what the nth of the given words says, the last of them also all that follow. `WHAT@ROW` is done

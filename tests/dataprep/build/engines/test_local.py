@@ -9,7 +9,7 @@ import pytest
 
 from dataprep import pipeline
 from dataprep.build.engines import local
-from tests.dataprep.conftest import QUICK, Silent, digests, shard
+from tests.dataprep.examples import QUICK, Silent, digests, shard
 
 
 def refuse_pool(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -8,7 +8,7 @@ from dataprep.errors import DataprepError
 from dataprep.options import SourceOptions
 from dataprep.sources import find_source
 from dataprep.sources.detect import detect_layout
-from tests.dataprep.conftest import Files, picture, shard
+from tests.dataprep.examples import Files, picture, shard
 from tests.dataprep.sources.archives.packing import compressed, items, rules, scan, tar_bytes, tar_of_tars
 
 IMAGE = picture(1)

@@ -14,7 +14,7 @@ from dataprep.job.existing_set import Existing
 from dataprep.options import Budget, ShardOptions, SourceOptions
 from dataprep.sources.detect import detect_layout
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import QUICK, Silent, picture, shard
+from tests.dataprep.examples import QUICK, Silent, picture, shard
 from tests.dataprep.sources.archives.packing import (
     compressed,
     files_below,

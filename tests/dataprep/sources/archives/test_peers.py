@@ -20,7 +20,7 @@ from dataprep.sources.archives.streams import COMPRESSIONS
 from dataprep.sources.archives.tar_members import tar_members
 from dataprep.sources.archives.zip_members import zip_members
 from dataprep.sources.detect import detect_layout
-from tests.dataprep.conftest import picture
+from tests.dataprep.examples import picture
 from tests.dataprep.sources.archives.packing import compressed, items, reasons, scan, tar_bytes
 
 LETTERS = "abcXYZ019 ._-é漢\udce9%\\'\"\n"

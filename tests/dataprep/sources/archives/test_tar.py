@@ -12,7 +12,7 @@ from dataprep.items import FoundClass, Item
 from dataprep.options import Budget, SourceOptions
 from dataprep.plan.store import PlannedItem
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import picture, shard
+from tests.dataprep.examples import picture, shard
 from tests.dataprep.sources.archives.packing import items, notices, reasons, rules, scan, tar_bytes
 
 IMAGE = picture(1)

@@ -10,7 +10,7 @@ from dataprep.options import Budget, SourceOptions
 from dataprep.sources.detect import detect_layout
 from schemas.dataset import load_dataset
 from schemas.record import Field
-from tests.dataprep.conftest import picture, shard
+from tests.dataprep.examples import picture, shard
 from tests.dataprep.sources.archives.packing import items, notices, reasons, rules, scan, tar_bytes
 
 IMAGE = picture(1)

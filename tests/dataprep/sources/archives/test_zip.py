@@ -15,7 +15,7 @@ from dataprep.options import Budget
 from dataprep.plan.store import PlannedItem
 from schemas.dataset import load_dataset
 from schemas.images.policy import ImageRejected
-from tests.dataprep.conftest import picture, shard
+from tests.dataprep.examples import picture, shard
 from tests.dataprep.sources.archives.packing import items, reasons, rules, scan
 
 IMAGE = picture(1)

@@ -14,7 +14,7 @@ from dataprep.options import SourceOptions
 from dataprep.sources.records.mindrecord import scan
 from schemas.dataset import load_dataset
 from schemas.record import Field, RecordSchema
-from tests.dataprep.conftest import picture, shard
+from tests.dataprep.examples import picture, shard
 
 IMAGENET = (Field("data", "bytes"), Field("label", "int64", index=True), Field("file_name", "string"))
 

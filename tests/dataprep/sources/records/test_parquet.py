@@ -10,7 +10,7 @@ from dataprep.errors import DataprepError, DataRejected
 from dataprep.items import UNPACKED
 from dataprep.mindrecord.reader import ShardReader
 from schemas.dataset import load_dataset
-from tests.dataprep.conftest import digests, picture, shard
+from tests.dataprep.examples import digests, picture, shard
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

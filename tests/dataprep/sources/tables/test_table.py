@@ -15,7 +15,7 @@ from dataprep.options import SourceOptions
 from dataprep.sources import find_source
 from schemas.dataset import load_dataset
 from schemas.record import Field
-from tests.dataprep.conftest import digests, picture, shard
+from tests.dataprep.examples import digests, picture, shard
 
 Write = Callable[[str, str], Path]
 
