@@ -23,6 +23,7 @@ ALLOWED_IN = {
     "schemas/page.py": {"jinja2"},
     "dataprep/build/decode_check/child.py": {"mindspore"},
     "dataprep/build/engines/dask.py": {"distributed"},
+    "dataprep/sources/annotations/data_yaml.py": {"yaml"},
     "dataprep/report/figures.py": {"matplotlib"},
     "trainer/plan/preview.py": {"PIL"},
     "trainer/report/figures.py": {"matplotlib"},

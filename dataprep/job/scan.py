@@ -51,4 +51,6 @@ def choose_layout(source: Path, options: ShardOptions) -> str:
 def origin_of(source: Path, layout: str) -> Origin:
     """Return what the plan records about SOURCE."""
     found = find_source(layout)
-    return Origin(portable_path(source), layout, source.is_file(), found.expected, found.numbers_sort)
+    return Origin(
+        portable_path(source), layout, source.is_file(), found.expected, found.numbers_sort, found.keeps_order
+    )

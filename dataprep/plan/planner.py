@@ -62,7 +62,7 @@ class Origin:
 
     `source` is its absolute path as returned by portable_path, to detect a rerun with another SOURCE. `is_file` is True
     for a table or an archive. `expected` describes the layout for messages. `numbers_sort` sorts class names that are
-    all numbers by value.
+    all numbers by value, `keeps_order` keeps them as found.
     """
 
     source: str
@@ -70,6 +70,7 @@ class Origin:
     is_file: bool = False
     expected: str = "images in the folders of this layout"
     numbers_sort: bool = False
+    keeps_order: bool = False
 
 
 def make_plan(path: Path, entries: Iterable[ScanEntry], origin: Origin, options: ShardOptions) -> None:
@@ -92,7 +93,7 @@ def fill_plan(db: sqlite3.Connection, entries: Iterable[ScanEntry], origin: Orig
     scan.add(entries)
     classes_per_row = options.record_schema().classes
     classes = [] if classes_per_row == "none" else _class_order(scan.found_classes, options.classes, origin)
-    warnings = _class_warnings(classes, options.classes is not None or origin.numbers_sort)
+    warnings = _class_warnings(classes, options.classes is not None or origin.numbers_sort or origin.keeps_order)
     _add_classes(db, classes, scan.classes, options)
     db.execute(_ASSIGN)
     if classes_per_row != "one":
@@ -171,10 +172,11 @@ class _ScanTables:
 
 
 def _class_order(found: list[FoundClass], given: tuple[str, ...] | None, origin: Origin) -> list[str]:
-    """Return class names in label order: as given, or sorted by bytes as in ImageFolderDataset."""
-    names = {one.class_name for one in found if one.split in (None, "train")}
+    """Return class names in label order: as given, as found, or sorted by bytes as in ImageFolderDataset."""
+    names = dict.fromkeys(one.class_name for one in found if one.split in (None, "train"))
     by_number = origin.numbers_sort and all(name.isascii() and name.isdigit() for name in names)
-    classes = list(given) if given is not None else sorted(names, key=int if by_number else _by_bytes)
+    in_order = list(names) if origin.keeps_order else sorted(names, key=int if by_number else _by_bytes)
+    classes = in_order if given is None else list(given)
     known = set(classes)
     for one in sorted(set(found), key=lambda one: (one.class_name, one.split or "")):
         if one.class_name not in known:

@@ -11,6 +11,10 @@ from dataprep.sources.source import Source
 SOURCES: dict[str, Source | str] = {
     "classes": "dataprep.sources.class_folders:CLASS_FOLDERS",
     "splits": "dataprep.sources.split_folders:SPLIT_FOLDERS",
+    "coco": "dataprep.sources.annotations.coco:COCO",
+    "voc": "dataprep.sources.annotations.voc:VOC",
+    "yolo": "dataprep.sources.annotations.yolo:YOLO",
+    "masks": "dataprep.sources.annotations.mask_folders:MASKS",
 }
 
 

@@ -21,6 +21,7 @@ class Source:
     certainly has this layout; it looks at names and first bytes only. `expected` describes the layout for messages.
     `gives` are the annotations that it supplies (see RecordSchema.needs). `gives_fields` is True if it supplies values
     for additional columns. `numbers_sort` sorts class names that are all decimal numbers by value, not as text.
+    `keeps_order` keeps class names in the order in which the scan yields them.
     """
 
     scan: Callable[[Path, SourceOptions], Iterator[ScanEntry]]
@@ -29,3 +30,4 @@ class Source:
     gives: tuple[str, ...] = ("class",)
     gives_fields: bool = False
     numbers_sort: bool = False
+    keeps_order: bool = False
