@@ -13,6 +13,7 @@ from dataprep.options import SourceOptions
 from dataprep.sources.annotations.coco_file import CocoFile, Json, read_coco
 from dataprep.sources.annotations.coco_objects import annotation_of
 from dataprep.sources.annotations.files import has_head, is_file, names_in, quietly
+from dataprep.sources.annotations.ignored_classes import IgnoredClasses
 from dataprep.sources.annotations.images import Location, join, match_listed, outside
 from dataprep.sources.annotations.splits import splits_of
 from dataprep.sources.source import Source
@@ -71,16 +72,34 @@ def scan(source: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     yield from notices
     listed: dict[str, _Listed] = {}
     strange: dict[str, Reject] = {}
+    ignored = IgnoredClasses(tree)
     for name in sorted(splits, key=lambda name: (splits[name] != "train", name)):
         coco = read_coco(files[name].path, files[name].name, options.needs)
         yield from coco.notices
+        _leave_out(coco, ignored)
         for class_name in dict.fromkeys(coco.categories.values()):
             yield FoundClass(class_name, splits[name])
         folder = _folder(files[name], coco, location.root)
         strange.update(_list_images(coco, splits[name], folder, listed))
+    yield from ignored.notices()
     yield from strange.values()
     yield from match_listed(tree, [""], listed, partial(_item, location, options.needs))
     yield from tree.notices()
+
+
+def _leave_out(coco: CocoFile, ignored: IgnoredClasses) -> None:
+    """Remove the categories that --ignore matches, with their objects."""
+    names = coco.categories
+    if not any(map(ignored.matches, names.values())):
+        return
+
+    def name_of(annotation: Json) -> str:
+        number = annotation.get("category_id")
+        return names.get(number, "") if isinstance(number, int | str) else ""
+
+    for image, annotations in coco.of_image.items():
+        coco.of_image[image] = ignored.without(annotations, name_of)
+    coco.categories = {number: name for number, name in names.items() if not ignored.matches(name)}
 
 
 def _location(source: Path, options: SourceOptions) -> Location:

@@ -9,6 +9,7 @@ from dataprep.errors import WrongUsage
 from dataprep.items import Annotation, FoundClass, Ignored, Item, Notice, Reject, ScanEntry, portable_path
 from dataprep.options import SourceOptions
 from dataprep.sources.annotations.files import names_in, quietly, read_lines, read_small
+from dataprep.sources.annotations.ignored_classes import IgnoredClasses
 from dataprep.sources.annotations.images import UNLISTED, Location, Tally, by_stem, made, missing, same_stem, walk_below
 from dataprep.sources.annotations.mask_files import MaskFiles, mask_classes
 from dataprep.sources.annotations.splits import splits_of
@@ -47,11 +48,13 @@ def scan(source: Path, options: SourceOptions) -> Iterator[ScanEntry]:
             images.append(entry)
         else:
             yield entry
-    voc = _Voc(source, options, Location(source, source))
+    ignored = IgnoredClasses(tree)
+    voc = _Voc(source, options, Location(source, source), ignored)
     if options.needs == "mask":
         yield from voc.find_masks(tree)
     yield from _matched(images, lists, voc)
     yield from voc.found_classes()
+    yield from ignored.notices()
     yield from tree.notices()
 
 
@@ -106,6 +109,7 @@ class _Voc:
     root: Path
     options: SourceOptions
     location: Location
+    ignored: IgnoredClasses
     masks: MaskFiles = field(default_factory=lambda: MaskFiles({}))
     classes: dict[tuple[str, str | None], None] = field(default_factory=dict)
 
@@ -126,7 +130,8 @@ class _Voc:
         else:
             voc = self._read(stem)
             if voc is None:
-                raise ImageRejected("missing_annotation", f"{_XML}/{stem}.xml does not exist")
+                raise ImageRejected("missing_annotation", f"{self._path(stem)} does not exist")
+            voc = voc._replace(objects=self.ignored.without(voc.objects, lambda one: one.name))
             names = [one.name for one in voc.objects]
             annotation = _annotation(voc, needs, self._path(stem))
         for name in names:

@@ -22,6 +22,7 @@ from dataprep.items import (
 from dataprep.options import SourceOptions
 from dataprep.sources.annotations.data_yaml import read_data_yaml
 from dataprep.sources.annotations.files import names_in, quietly, read_small, read_start
+from dataprep.sources.annotations.ignored_classes import IgnoredClasses
 from dataprep.sources.annotations.image_size import upright_size
 from dataprep.sources.annotations.images import UNLISTED, Location, Tally, made, missing, walk_below
 from dataprep.sources.annotations.splits import splits_of
@@ -70,14 +71,17 @@ def scan(source: Path, options: SourceOptions) -> Iterator[ScanEntry]:
     paths = find_paths(yaml, source, data, options)
     splits, notices = splits_of(data.splits, f"splits of {yaml.name}")
     yield from notices
-    for split in sorted(splits.values(), key=lambda split: split != "train"):
-        yield from (FoundClass(name, split) for name in dict.fromkeys(data.names.values()))
-    location = Location(source if os.path.isdir(source) else source.parent, paths.root)
-    labels = _Labels(portable_path(paths.root), data.names, options.needs, data.has_keypoints)
     tree = Tree(paths.root, options)
+    ignored = IgnoredClasses(tree)
+    names = [name for name in dict.fromkeys(data.names.values()) if not ignored.matches(name)]
+    for split in sorted(splits.values(), key=lambda split: split != "train"):
+        yield from (FoundClass(name, split) for name in names)
+    location = Location(source if os.path.isdir(source) else source.parent, paths.root)
+    labels = _Labels(portable_path(paths.root), data.names, options.needs, data.has_keypoints, ignored)
     yield from paths.strange.values()
     yield from _images(tree, paths, splits, location, labels)
     yield from labels.notices()
+    yield from ignored.notices()
     yield from tree.notices()
 
 
@@ -116,6 +120,7 @@ class _Labels:
     names: dict[int, str]
     needs: str | None
     has_keypoints: bool
+    ignored: IgnoredClasses
     used: set[str] = field(default_factory=set)
     without: Tally = field(default_factory=Tally)
 
@@ -133,7 +138,8 @@ class _Labels:
         for one in objects:
             if one.number not in self.names:
                 raise ImageRejected("unknown_class", f"{one.where}: the class {one.number} is not in names")
-        return item._replace(annotation=self._annotation(objects, path))
+        kept = self.ignored.without(objects, lambda one: self.names[one.number])
+        return item._replace(annotation=self._annotation(kept, path))
 
     def _annotation(self, objects: list[YoloObject], path: str) -> Annotation:
         names = [self.names[one.number] for one in objects]

@@ -308,3 +308,11 @@ def test_rows_that_need_nothing_need_no_annotations(files: Files) -> None:
 def test_a_class_per_image_is_not_in_coco(files: Files) -> None:
     with pytest.raises(DataprepError, match="--schema"):
         scan(one(files), "coco", "class")
+
+
+def test_a_category_that_ignore_matches_is_left_out_and_counted(files: Files) -> None:
+    found = scan(one(files, box(1, 1, 90), box(2, 1, 17), box(3, 1, 90)), "coco", "boxes", ignore=("zebra",))
+    assert annotations(found)["images/1.jpg"]["classes"] == ["cat"]
+    assert [name for name, _ in classes(found)] == ["person", "cat"]
+    assert "2 objects of the class 'zebra' are ignored by --ignore" in notices(found)
+    assert "matched nothing" not in notices(found)

@@ -206,3 +206,10 @@ def test_a_list_in_another_encoding_is_one_sentence(files: Files) -> None:
     )
     with pytest.raises(DataRejected, match="--encoding"):
         scan(root, "voc", "boxes")
+
+
+def test_a_class_that_ignore_matches_is_left_out_and_counted(files: Files) -> None:
+    found = scan(one(files, xml(thing("cat"), thing("dog"))), "voc", "boxes", ignore=("dog",))
+    assert annotations(found)["JPEGImages/1.jpg"]["classes"] == ["cat"]
+    assert classes(found) == [("cat", None)]
+    assert "1 object of the class 'dog' is ignored by --ignore" in notices(found)

@@ -249,3 +249,10 @@ def test_keypoints_after_a_box_are_not_read(files: Files) -> None:
 def test_rows_that_need_nothing_need_no_labels(files: Files) -> None:
     found: dict[str, Any] = annotations(scan(one(files, b"broken"), "yolo", None))
     assert found == {TRAIN: None, "images/val/2.jpg": None}
+
+
+def test_a_class_that_ignore_matches_is_left_out_and_counted(files: Files) -> None:
+    found = scan(one(files, b"1 0.5 0.5 1 1\n0 0.5 0.5 1 1\n"), "yolo", "boxes", ignore=("zebra",))
+    assert annotations(found)[TRAIN]["classes"] == ["no"]
+    assert [name for name, split in classes(found) if split == "train"] == ["no", "7"]
+    assert "2 objects of the class 'zebra' are ignored by --ignore" in notices(found)
