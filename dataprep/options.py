@@ -19,8 +19,8 @@ class SourceOptions:
     supplies. `root` is the folder of paths in a table; None is the folder of the table. `path_column`, `label_column`,
     `split_column` and `group_column` name columns; None means a common name. `encoding` is that of text files.
     `annotations` is a file or folder of annotations; None means its usual place. `image_field` is the column of the
-    image in a record file. `scan_workers` is the number of threads that read the status of files. `work` is a folder
-    for unpacked data; None unpacks nothing, as in a dry run.
+    image in a record file. `classes` and `ignore_value` are those of ShardOptions. `scan_workers` is the number of
+    threads that read the status of files. `work` is a folder for unpacked data; None unpacks nothing, as in a dry run.
     """
 
     ignore: tuple[str, ...] = ()
@@ -36,6 +36,8 @@ class SourceOptions:
     annotations: Path | None = None
     image_field: str | None = None
     scan_workers: int = 1
+    classes: tuple[str, ...] | None = None
+    ignore_value: int = 255
     work: Path | None = None
 
 

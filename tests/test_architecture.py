@@ -25,6 +25,7 @@ ALLOWED_IN = {
     "dataprep/build/engines/dask.py": {"distributed"},
     "dataprep/sources/records/parquet.py": {"pyarrow"},
     "dataprep/storage/remote.py": {"fsspec"},
+    "dataprep/sources/annotations/data_yaml.py": {"yaml"},
     "dataprep/report/figures.py": {"matplotlib"},
     "dataprep/sources/archives/streams.py": {"zstandard"},
     "trainer/plan/preview.py": {"PIL"},

@@ -21,6 +21,10 @@ SOURCES: dict[str, Source | str] = {
     "metadata": "dataprep.sources.tables.table:METADATA",
     "mindrecord": "dataprep.sources.records.mindrecord:MINDRECORD",
     "parquet": "dataprep.sources.records.parquet:PARQUET",
+    "coco": "dataprep.sources.annotations.coco:COCO",
+    "voc": "dataprep.sources.annotations.voc:VOC",
+    "yolo": "dataprep.sources.annotations.yolo:YOLO",
+    "masks": "dataprep.sources.annotations.mask_folders:MASKS",
 }
 
 

@@ -167,14 +167,14 @@ def walk(tree: Tree, path: str, class_name: str, split: str | None, above: froze
     stack = [(path, above)]
     while stack:
         folder, above = stack.pop()
-        folder_key = path_to_key(folder)
+        prefix = f"{path_to_key(folder)}/" if folder else ""
         for listed in tree.listed(folder):
             if isinstance(listed, ClosedFolder):
                 yield listed
                 continue
             stat_result = None if tree.patterns else _plain_image(listed)
             if stat_result:
-                key = f"{folder_key}/{listed.name.decode('ascii')}"
+                key = prefix + listed.name.decode("ascii")
                 yield Item(key, class_name, split, *size_and_time(stat_result))
                 continue
             entry = Entry.of(folder, listed)

@@ -1,0 +1,1 @@
+"""Layouts with annotation files beside the images: COCO, VOC, YOLO and mask folders."""
