@@ -15,6 +15,8 @@ from schemas.process.streams import prepare_streams, print_result
 from schemas.process.working_directory import directory_problem
 from trainer.cli import text
 from trainer.cli.options import (
+    AT_LEAST,
+    THRESHOLD,
     VERBOSE_HELP,
     device_options,
     measure_output_options,
@@ -177,6 +179,7 @@ def _stop_signals() -> StopSignals:
     show_default=True,
     help="Number of images with the highest loss to list.",
 )
+@THRESHOLD
 @click.option("--report", type=PathType(), help="Folder for tables and thumbnails. [default: RUN/eval/<split>]")
 @device_options
 @output_options
@@ -185,6 +188,7 @@ def evaluate(
     dataset: str,
     split: str,
     worst: int,
+    threshold: float,
     report: str | None,
     as_json: bool,
     verbose: bool,
@@ -202,9 +206,8 @@ def evaluate(
     with _stop_signals() as stop:
         from trainer.evaluation.evaluate import evaluate_checkpoint, write_evaluation
 
-        evaluation = evaluate_checkpoint(
-            Path(checkpoint), Path(dataset), split, config, settings_shower(verbose), stop.check, worst, Path.cwd()
-        )
+        files, show = (Path(checkpoint), Path(dataset)), settings_shower(verbose)
+        evaluation = evaluate_checkpoint(*files, split, config, show, stop.check, worst, Path.cwd(), threshold)
         # The score is printed before it is saved, because it must not be lost if the folder cannot be written.
         _print(json.dumps(evaluation.to_dict()) if as_json else text.eval_text(evaluation))
         written = write_evaluation(evaluation, Path(checkpoint), None if report is None else Path(report))
@@ -230,6 +233,7 @@ def evaluate(
         show_default=True,
         help="Number of most probable classes to write per image.",
     ),
+    AT_LEAST,
     click.option("--split", default="val", show_default=True, help="Split of a sealed dataset: train, val or test."),
     click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Images per batch."),
 )
@@ -241,6 +245,7 @@ def predict(
     out: Path | None,
     row_format: str | None,
     top: int,
+    threshold: float | None,
     split: str,
     verbose: bool,
     **settings: Any,
@@ -262,7 +267,7 @@ def predict(
         jsonl = (row_format or ("jsonl" if out is not None and out.suffix == ".jsonl" else "csv")) == "jsonl"
         write = job.jsonl_writer(stream, name) if jsonl else job.csv_writer(stream, name, sealed, top)
         file, home, show = Path(checkpoint), Path.cwd(), settings_shower(verbose)
-        done = job.predict(file, inputs, config, split, top, write, show, stop.check, home)
+        done = job.predict(file, inputs, config, split, top, write, show, stop.check, home, threshold)
     for line in done.passed_over.lines():
         click.echo(label("Warning", "yellow", sys.stderr) + line, err=True)
     click.echo(text.predict_text(done, out), err=True)

@@ -238,3 +238,15 @@ run_options = options(
 seconds_option = option(
     "--seconds", type=FloatRange(5), default=60, show_default=True, help="Approximate duration, including compilation."
 )
+
+
+THRESHOLD = click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Probability from which a class is predicted, for records of several classes.",
+)
+AT_LEAST = click.option(
+    "--threshold", type=click.FloatRange(0, 1), help="Leave out classes with a lower probability. [default: none]"
+)

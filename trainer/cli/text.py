@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainer.evaluation.details import Evaluation
     from trainer.evaluation.evaluate import EvaluationFiles
     from trainer.evaluation.export import Exported
+    from trainer.evaluation.label_scores import LabelEvaluation
     from trainer.evaluation.predict import Predicted
     from trainer.plan.dry_run import DryRun
     from trainer.plan.preview import Preview
@@ -61,13 +62,34 @@ def _outlook(planned: "DryRun") -> str:
     return f"{would}{note}{warnings}\nnot checked: {'; '.join(planned.unchecked)}"
 
 
-def eval_text(evaluation: "Evaluation") -> str:
+def eval_text(evaluation: "Evaluation | LabelEvaluation") -> str:
     """Return the scores, the weakest classes and the worst images of an evaluation."""
+    from trainer.evaluation.label_scores import LabelEvaluation  # NumPy only when a result is there
+
+    if isinstance(evaluation, LabelEvaluation):
+        return _label_eval_text(evaluation)
     other = "" if evaluation.same_data else "; not the training dataset"
     top5 = "" if evaluation.top5 is None else f", top-5 {evaluation.top5:.2%}"
     accuracy = f"accuracy {evaluation.accuracy:.2%} ({evaluation.correct} of {evaluation.rows})"
     first = f"{evaluation.split} {accuracy}{top5}, loss {decimals(evaluation.loss)}{other}"
     return "\n".join(filter(None, [first, error_tables(evaluation)]))
+
+
+def _label_eval_text(evaluation: "LabelEvaluation") -> str:
+    """Return the scores of rows with several classes, and the classes with the lowest average precision."""
+    other = "" if evaluation.same_data else "; not the training dataset"
+    first = (
+        f"{evaluation.split} mAP {evaluation.mean_average_precision:.2%}, macro F1 {evaluation.macro_f1:.2%}, micro F1 "
+        f"{evaluation.micro_f1:.2%} at {evaluation.threshold:g} ({many(evaluation.rows, 'row')}), loss "
+        f"{decimals(evaluation.loss)}{other}"
+    )
+    known = [one for one in evaluation.classes if one.average_precision is not None]
+    weakest = sorted(known, key=lambda one: one.average_precision or 0.0)[:WEAKEST]
+    rows: list[tuple[str, ...]] = [("weakest classes", "AP", "precision", "recall", "F1", "rows")]
+    for one in weakest:
+        figures = (one.average_precision or 0.0, one.precision, one.recall, one.f1)
+        rows.append((one.name, *(f"{figure:.2%}" for figure in figures), str(one.rows)))
+    return first + "\n" + _aligned(rows)
 
 
 def error_tables(evaluation: "Evaluation") -> str:

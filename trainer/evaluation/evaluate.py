@@ -11,10 +11,13 @@ from schemas.errors import ContractError
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, disk_error
 from trainer.evaluation.details import TOP, Details, Evaluation, picture_name, write_report
+from trainer.evaluation.label_scores import LabelEvaluation, LabelTable, write_label_report
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
-from trainer.feed.integrity import check_split
+from trainer.feed.integrity import check_files
 from trainer.feed.picture import Unreadable, thumbnail
-from trainer.feed.pipeline import check_batch, encoded_at, keyed_batches, pipeline_errors
+from trainer.feed.pipeline import check_batch, encoded_at, eval_batches, keyed_batches, pipeline_errors
+from trainer.nn.tasks import find_task
+from trainer.nn.tasks.multilabel import THRESHOLD
 from trainer.plan.run_plan import demand
 from trainer.runs import checkpoint
 from trainer.runs.folder import EVALUATIONS, PICTURES, contains_run, scratch
@@ -33,11 +36,13 @@ def evaluate_checkpoint(
     after_batch: Callable[[], None],
     keep: int = 20,
     home: Path = Path(),
-) -> Evaluation:
+    threshold: float = THRESHOLD,
+) -> Evaluation | LabelEvaluation:
     """Score a checkpoint, or the best checkpoint of a run folder, on a split. Return scores and the `keep` worst rows.
 
     Only the device settings and batch size of `config` are used; model and recipe come from the checkpoint. `home` is
-    as in RunPlan, `show` as in in_effect. `after_batch` may raise an exception to stop. Raises TrainerError if the
+    as in RunPlan, `show` as in in_effect. If rows have several classes, `threshold` is the probability from which a
+    class is predicted. `after_batch` may raise an exception to stop. Raises TrainerError if the
     split has no rows, and ContractError if the data is damaged or has other classes.
     """
     file, folder, home = checkpoint.find(path).resolve(), folder.resolve(), home.resolve()
@@ -46,8 +51,13 @@ def evaluate_checkpoint(
     effect = in_effect(config, show, needs)
     with scratch(None), pipeline_errors(folder):
         model = restore(file, home, effect)
-        model.require_classifier("eval")
+        model.require_classes("eval")
+        check_kind(model, dataset, folder)
         check_classes(model.meta, dataset, file, folder)
+        if model.task.several:
+            table = _label_table(model, dataset, folder, split, config.batch_size, after_batch)
+            same = model.meta.dataset_digest == dataset.digest
+            return table.evaluation(str(file), str(folder), split, threshold, same)
         details = _evaluate(model, dataset, folder, split, config.batch_size, keep, after_batch)
     if details.rows != dataset.splits[split].rows:
         raise TrainerError(
@@ -77,7 +87,8 @@ def open_split(folder: Path, split: str, full_check: bool) -> Dataset:
     dataset = load_dataset(folder)
     if split not in dataset.splits or not dataset.splits[split].rows:
         raise TrainerError(f"{folder} has no rows in split '{split}'; its splits are {', '.join(dataset.splits)}")
-    check_split(folder, dataset, split, full_check)
+    check_files(folder, dataset, split, full_check)
+    find_task(dataset.schema.kind).check_labels(folder, dataset, split)
     return dataset
 
 
@@ -97,6 +108,30 @@ def _evaluate(
         details.add(model.logits(images, batch_size), labels, map(str, keys))
         after_batch()
     return details
+
+
+def _label_table(
+    model: LoadedModel, dataset: Dataset, folder: Path, split: str, batch_size: int, after_batch: Callable[[], None]
+) -> LabelTable:
+    """Return the probabilities and targets of all rows."""
+    assert model.task.probabilities is not None
+    table = LabelTable(dataset.classes)
+    source = folder, dataset, split, model.recipe, model.meta.pixels, batch_size, model.effect
+    for images, targets in eval_batches(*source, model.task.columns).create_tuple_iterator(
+        num_epochs=1, output_numpy=True
+    ):
+        table.add(model.task.probabilities(model.logits(images, batch_size)), targets)
+        after_batch()
+    return table
+
+
+def check_kind(model: LoadedModel, dataset: Dataset, folder: Path) -> None:
+    """Raise ContractError if the dataset has records of another kind than the training data."""
+    if model.meta.kind != dataset.schema.kind:
+        raise ContractError(
+            f"{model.file} was trained on records of kind {model.meta.kind}, and {folder} has records of kind "
+            f"{dataset.schema.kind}; shard the images with --schema {model.meta.kind}"
+        )
 
 
 def check_classes(meta: checkpoint.Meta, dataset: Dataset, file: Path, folder: Path) -> None:
@@ -120,7 +155,9 @@ class EvaluationFiles:
     error: str = ""
 
 
-def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | None) -> EvaluationFiles | None:
+def write_evaluation(
+    evaluation: Evaluation | LabelEvaluation, checkpoint: Path, report: Path | None
+) -> EvaluationFiles | None:
     """Write tables and thumbnails to `report`, or to RUN/eval/<split> if `checkpoint` is a run folder.
 
     Returns None, and writes nothing, if `checkpoint` is a file and `report` is None. Raises TrainerError if `report`
@@ -139,7 +176,10 @@ def write_evaluation(evaluation: Evaluation, checkpoint: Path, report: Path | No
     return EvaluationFiles(folder, checkpoint)
 
 
-def _write(folder: Path, evaluation: Evaluation) -> None:
+def _write(folder: Path, evaluation: Evaluation | LabelEvaluation) -> None:
+    if isinstance(evaluation, LabelEvaluation):
+        write_label_report(folder, evaluation)
+        return
     write_report(folder, evaluation)
     write_thumbnails(folder, evaluation)
 

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,23 +19,23 @@ from schemas.layout import DATASET
 from schemas.names import one_line, path_to_key
 from trainer.config import RunConfig
 from trainer.errors import TrainerError
-from trainer.evaluation.evaluate import check_classes, open_split
+from trainer.evaluation.evaluate import check_classes, check_kind, open_split
 from trainer.evaluation.restore import LoadedModel, Show, in_effect, restore
 from trainer.feed.image_file import read_file
 from trainer.feed.image_files import Skipped, find_files
 from trainer.feed.mixing import scaled
 from trainer.feed.picture import NotAnImage, Unreadable, read_picture
-from trainer.feed.pipeline import check_batch, keyed_batches, pipeline_errors
-from trainer.nn.tasks.classification import log_softmax
+from trainer.feed.pipeline import check_batch, eval_batches, pipeline_errors
 from trainer.runs import checkpoint
 from trainer.runs.folder import scratch
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for an image: the most probable classes with scores (softmax, 0..1), highest first, or an error.
+    """Prediction for an image: the most probable classes with probabilities, highest first, or an error.
 
-    `name` is the path, or the key of a sealed row. `label` is the class of a sealed row.
+    `name` is the path, or the key of a sealed row. `label` is the class of a sealed row, or its
+    classes separated by `|`.
     """
 
     name: str
@@ -65,8 +65,11 @@ def predict(
     show: Show,
     after_batch: Callable[[], None],
     home: Path = Path(),
+    threshold: float | None = None,
 ) -> Predicted:
     """Call `write` with the `top` most probable classes of each image in `inputs`. Return the counts.
+
+    With a `threshold`, classes of a lower probability are left out.
 
     `inputs` are folders and files, or one sealed dataset. Only device settings and batch size of `config` are used.
     `home` is as in RunPlan, `show` as in in_effect. A file that cannot be read gives a row with an error. Unreadable
@@ -82,8 +85,9 @@ def predict(
     effect, home = in_effect(config, show), home.resolve()
     with scratch(None):
         model = restore(file, home, effect)
-        model.require_classifier("predict")
+        model.require_classes("predict")
         if dataset is not None:
+            check_kind(model, dataset, inputs[0])
             check_classes(model.meta, dataset, file, inputs[0])
             batches = _sealed_rows(model, inputs[0], dataset, split, config.batch_size, top)
         else:
@@ -91,12 +95,17 @@ def predict(
         images = errors = others = 0
         for predictions in batches:
             for prediction in predictions:
-                write(prediction)
+                write(_above(prediction, threshold))
                 others += not prediction.is_image
                 images += prediction.is_image
                 errors += prediction.is_image and prediction.error is not None
             after_batch()
     return Predicted(images, errors, others, passed_over)
+
+
+def _above(prediction: Prediction, threshold: float | None) -> Prediction:
+    best = tuple(one for one in prediction.best if threshold is None or one[1] >= threshold)
+    return replace(prediction, best=best)
 
 
 def is_sealed(inputs: Sequence[Path]) -> bool:
@@ -112,12 +121,28 @@ def _sealed_rows(
 ) -> Iterator[list[Prediction]]:
     recipe = model.recipe
     with pipeline_errors(folder):
-        batches = keyed_batches(folder, dataset, split, recipe, model.meta.pixels, batch_size, model.effect)
-        for images, labels, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
-            check_batch(folder, labels, len(dataset.classes))
-            best = best_classes(model.logits(images, batch_size), model.meta.classes, top)
-            rows = zip(keys, best, labels, strict=True)
-            yield [Prediction(str(key), classes, dataset.classes[label]) for key, classes, label in rows]
+        columns = (*model.task.columns, "key")
+        source = folder, dataset, split, recipe, model.meta.pixels, batch_size, model.effect
+        batches = eval_batches(*source, columns)
+        for images, targets, keys in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+            if not model.task.several:
+                check_batch(folder, targets, len(dataset.classes))
+            best = best_classes(_probabilities(model, images, batch_size), model.meta.classes, top)
+            rows = zip(keys, best, targets, strict=True)
+            yield [Prediction(str(key), classes, _named(target, dataset.classes)) for key, classes, target in rows]
+
+
+def _named(target: Any, classes: Sequence[str]) -> str:
+    """Return the class of a label, or the classes of a multi-hot array separated by `|`."""
+    if np.ndim(target) == 0:
+        return str(classes[target])
+    return "|".join(name for name, has in zip(classes, target, strict=True) if has)
+
+
+def _probabilities(model: LoadedModel, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:
+    assert model.task.probabilities is not None
+    probabilities: NDArray[Any] = model.task.probabilities(model.logits(images, batch_size))
+    return probabilities
 
 
 def _file_rows(
@@ -144,8 +169,8 @@ def _file_rows(
         while batch := list(islice(left, batch_size)):
             results = list(threads.map(read, [path for _, path in batch]))
             images = [image for image in results if not isinstance(image, Unreadable)]
-            logits = model.logits(np.stack(images), batch_size) if images else np.empty((0, 0))
-            best = iter(best_classes(logits, model.meta.classes, top))
+            scores = _probabilities(model, np.stack(images), batch_size) if images else np.empty((0, 0))
+            best = iter(best_classes(scores, model.meta.classes, top))
             yield [
                 _unreadable(str(name), image) if isinstance(image, Unreadable) else Prediction(str(name), next(best))
                 for (name, _), image in zip(batch, results, strict=True)
@@ -156,14 +181,13 @@ def _unreadable(name: str, error: Unreadable) -> Prediction:
     return Prediction(name, (), error=str(error), is_image=not isinstance(error, NotAnImage))
 
 
-def best_classes(logits: NDArray[Any], classes: Sequence[str], top: int) -> list[tuple[tuple[str, float], ...]]:
-    """Return the `top` highest (class, score) pairs for each row of logits (N, classes).
+def best_classes(scores: NDArray[Any], classes: Sequence[str], top: int) -> list[tuple[tuple[str, float], ...]]:
+    """Return the `top` highest (class, score) pairs for each row of probabilities (N, classes).
 
     Among equal scores the lower class number comes first.
     """
-    if not len(logits):
+    if not len(scores):
         return []
-    scores = np.exp(log_softmax(logits))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [tuple((classes[i], float(row[i])) for i in best) for row, best in zip(scores, order, strict=True)]
 

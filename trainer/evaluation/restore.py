@@ -50,9 +50,9 @@ class LoadedModel:
         """The task for the record kind of the training data."""
         return find_task(self.meta.kind)
 
-    def require_classifier(self, command: str) -> None:
-        """Raise ContractError unless the outputs are logits of classes."""
-        if not self.task.classifies:
+    def require_classes(self, command: str) -> None:
+        """Raise ContractError unless the outputs give probabilities of classes."""
+        if self.task.probabilities is None:
             raise ContractError(f"'trainer {command}' does not support {self.file}: its kind is '{self.meta.kind}'")
 
     def logits(self, images: NDArray[np.float32], batch_size: int) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The training loss of classification, as a MindSpore cell."""
+"""Training losses as MindSpore cells."""
 
 from mindspore import Tensor, nn, ops
 from mindspore import dtype as mstype
@@ -14,3 +14,21 @@ class SmoothedCrossEntropy(nn.Cell):  # type: ignore[misc]
     def construct(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss, a float32 scalar."""
         return self.loss(ops.cast(logits, mstype.float32), labels)
+
+
+class BinaryCrossEntropy(nn.Cell):  # type: ignore[misc]
+    """Mean binary cross entropy of logits (N, classes) against multi-hot int32 targets (N, classes), in float32.
+
+    Label smoothing moves each target towards 0.5.
+    """
+
+    def __init__(self, label_smoothing: float) -> None:
+        super().__init__()
+        self.smoothing = label_smoothing
+
+    def construct(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss, a float32 scalar."""
+        wide = ops.cast(logits, mstype.float32)
+        goals = ops.cast(targets, mstype.float32) * (1 - self.smoothing) + self.smoothing / 2
+        losses = ops.maximum(wide, 0.0) - wide * goals + ops.log1p(ops.exp(-ops.abs(wide)))
+        return losses.mean()

@@ -111,6 +111,7 @@ def plan_run(config: RunConfig, machine: Machine, start: StartSettings | None = 
             *_mixing(config, recipe),
             *updates.decisions,
             *_extras(config, dataset, steps, effect.num_shards),
+            *_metric(find_task(dataset.schema.kind)),
             Decision(
                 "steps per epoch",
                 "default",
@@ -128,6 +129,13 @@ def _check_task(folder: Path, dataset: Dataset, recipe: Recipe) -> None:
     if (recipe.mixup or recipe.cutmix) and not task.classifies:
         raise TrainerError(f"mixup and cutmix need class labels; {folder} has records of kind '{dataset.schema.kind}'")
     task.check_dataset(folder, dataset)
+
+
+def _metric(task: Task) -> list[Decision]:
+    """Return the decision on the metric if it is not accuracy: progress and files call the metric val accuracy."""
+    if not task.several:
+        return []
+    return [Decision("val metric", "default", task.metric, "reported as val accuracy", notable=True)]
 
 
 def _dropped_rows(rows: int, used: int) -> str:

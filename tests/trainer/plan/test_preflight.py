@@ -54,7 +54,7 @@ def test_dry_run_rejects_a_run_that_cannot_start(
 def test_dry_run_rejects_a_dataset_with_a_missing_or_truncated_file(name: str, stripes: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stripes, tmp_path / "set")
     os.truncate(folder / name, 9)
-    with pytest.raises(ContractError, match=f"is damaged: {name} has 9 bytes, expected .*; restore it"):
+    with pytest.raises(ContractError, match=f"is damaged: {name} has 9 bytes, expected .*; restore the dataset"):
         raise dry_run(folder).exception or AssertionError
     (folder / name).unlink()
     with pytest.raises(ContractError, match=f"is damaged: {name} is missing"):

@@ -6,7 +6,10 @@ from schemas.errors import ContractError
 from trainer.nn.tasks.task import Task
 
 # record kind -> module:object of the Task. The modules are imported at first use.
-TASKS = {"classification": "trainer.nn.tasks.classification:TASK"}
+TASKS = {
+    "classification": "trainer.nn.tasks.classification:TASK",
+    "multilabel": "trainer.nn.tasks.multilabel:TASK",
+}
 
 
 def find_task(kind: str) -> Task:

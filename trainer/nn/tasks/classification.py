@@ -38,6 +38,14 @@ def log_softmax(logits: "NDArray[Any]") -> "NDArray[np.float64]":
     return log_probabilities
 
 
+def softmax(logits: "NDArray[Any]") -> "NDArray[np.float64]":
+    """Return the probabilities of logits (N, classes), in float64."""
+    import numpy as np
+
+    probabilities: NDArray[np.float64] = np.exp(log_softmax(logits))
+    return probabilities
+
+
 def cross_entropy(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> "NDArray[np.float64]":
     """Return the cross entropy (N,) in nats of logits (N, classes) against labels (N,)."""
     import numpy as np
@@ -71,4 +79,5 @@ TASK = Task(
     check_dataset=_check_dataset,
     check_labels=check_labels,
     classifies=True,
+    probabilities=softmax,
 )

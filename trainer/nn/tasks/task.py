@@ -41,8 +41,10 @@ class Task:
     (outputs, targets) to a float32 scalar. `score` takes arrays: outputs (N, width) and targets (N,). `no_scores` has
     the scores of zero rows. `columns` are the roles of the image column and the target column; targets have the type
     of the schema field. `check_dataset` and `check_labels` raise ContractError if the dataset cannot be used.
-    `classifies` is True if the outputs are logits of the dataset's classes, as mixup, cutmix, `trainer eval` and
-    `trainer predict` require.
+    `classifies` is True if the outputs are logits of the dataset's classes, one class per row, as mixup and cutmix
+    require. `probabilities` maps outputs to probabilities (N, classes); None means that `trainer eval` and `trainer
+    predict` do not support the kind. `several` is True if a row may have several classes. `metric` describes the
+    headline of the scores.
     """
 
     outputs: Callable[[Sequence[str]], int]
@@ -53,3 +55,6 @@ class Task:
     check_dataset: Callable[[Path, Dataset], None] = lambda folder, dataset: None
     check_labels: Callable[[Path, Dataset, str], None] = lambda folder, dataset, split: None
     classifies: bool = False
+    probabilities: Callable[[Any], Any] | None = None
+    several: bool = False
+    metric: str = "accuracy"
