@@ -41,6 +41,7 @@ class RunConfig:
     warmup_epochs: float = 1.0
     weight_decay: float | None = None
     label_smoothing: float = 0.1
+    class_weights: str = "none"
     seed: int = 0
     device: str | None = None
     mode: str | None = None
@@ -53,6 +54,7 @@ class RunConfig:
     clip_norm: float | None = None
     ema: float | None = None
     patience: int | None = None
+    val_every: int = 1
     save_every: int | None = None
     keep: int = 1
     resume: bool = False

@@ -153,6 +153,7 @@ def _schedule(plan: RunPlan) -> Schedule:
         rates=cosine_with_warmup(plan.lr, updates, warmup),
         accumulate=config.accumulate,
         patience=config.patience,
+        val_every=config.val_every,
         save_every=config.save_every,
         max_overflows=config.max_overflows,
         fixed_scale=plan.effect.precision.fixed_scale,

@@ -133,3 +133,11 @@ def test_non_finite_loss_stops_the_run_with_advice(stripes: Path, cpu: InEffect)
     sentence = r"diverged; the batch has inputs from .* and the images train/.*; try a lower --lr"
     with pytest.raises(TrainerError, match=sentence):
         train(replace(QUICK, dataset=str(stripes), optimizer="sgd", lr=1e30, warmup_epochs=0, weight_decay=1.0))
+
+
+def test_evaluation_after_every_second_epoch_and_the_last(stripes: Path, cpu: InEffect) -> None:
+    result, told = train(replace(QUICK, dataset=str(stripes), epochs=3, val_every=2, class_weights="balanced"))
+    lines = (Path(result.run) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["val_accuracy"] is None for line in lines] == [True, False, False]
+    assert result.best_epoch in (2, 3)
+    assert "class weights" in told

@@ -194,6 +194,21 @@ run_options = options(
         show_default=True,
         help="Stop after this many consecutive overflows.",
     ),
+    option(
+        "--class-weights",
+        type=click.Choice(["none", "balanced"]),
+        default="none",
+        show_default=True,
+        help="Weight of each class in the loss. balanced: inversely proportional to its rows in train.",
+    ),
+    option(
+        "--val-every",
+        type=IntRange(1),
+        metavar="EPOCHS",
+        default=1,
+        show_default=True,
+        help="Evaluate on val after every EPOCHS epochs and after the last one.",
+    ),
     option("--patience", type=IntRange(1), help="Stop after this many epochs without a better val accuracy."),
     option("--save-every", type=IntRange(1), metavar="STEPS", help="Also save a checkpoint every STEPS steps."),
     option(

@@ -99,9 +99,11 @@ def error_tables(evaluation: "Evaluation") -> str:
     wrong = [one for one in evaluation.worst if one.predicted != one.label][:WEAKEST]
     if not weakest:
         return ""
-    rows = [("weakest classes", "accuracy", "rows", "most predicted instead")]
+    rows: list[tuple[str, ...]] = [("weakest classes", "recall", "precision", "rows", "most predicted instead")]
     for one in weakest:
-        rows.append((one.name, f"{one.correct / one.rows:.2%}", str(one.rows), f"{one.taken_for} ({one.taken})"))
+        precision = "-" if one.precision is None else f"{one.precision:.2%}"
+        figures = (f"{one.correct / one.rows:.2%}", precision, str(one.rows))
+        rows.append((one.name, *figures, f"{one.taken_for} ({one.taken})"))
     text = _aligned(rows)
     if wrong:
         rows = [("worst images", "label", "predicted", "score of the label")]

@@ -22,7 +22,11 @@ TOP = 5
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Score of a class. `taken_for` is the class most often predicted instead, in `taken` rows."""
+    """Score of a class. `accuracy` is its recall.
+
+    `taken_for` is the class most often predicted instead, in `taken` rows. `precision` is the share of correct rows
+    among those predicted as this class, None if there are none.
+    """
 
     name: str
     rows: int
@@ -30,6 +34,8 @@ class ClassScore:
     accuracy: float | None
     taken_for: str | None
     taken: int
+    precision: float | None = None
+    f1: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,7 @@ class Details:
         misses = counts.copy()
         misses[number] = 0
         other = int(misses.argmax())
+        predicted = int(self.confusion[:, number].sum())
         return ClassScore(
             name=self.classes[number],
             rows=rows,
@@ -140,6 +147,8 @@ class Details:
             accuracy=correct / rows if rows else None,
             taken_for=self.classes[other] if misses[other] else None,
             taken=int(misses[other]),
+            precision=correct / predicted if predicted else None,
+            f1=2 * correct / (rows + predicted) if rows + predicted else None,
         )
 
 

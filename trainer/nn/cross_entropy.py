@@ -1,15 +1,21 @@
 """Training losses as MindSpore cells."""
 
+from collections.abc import Sequence
+
 from mindspore import Tensor, nn, ops
 from mindspore import dtype as mstype
 
 
 class SmoothedCrossEntropy(nn.Cell):  # type: ignore[misc]
-    """Mean cross entropy of logits (N, classes) against int32 labels (N,), computed in float32 for any float type."""
+    """Mean cross entropy of logits (N, classes) against int32 labels (N,), computed in float32 for any float type.
 
-    def __init__(self, label_smoothing: float) -> None:
+    With `class_weights`, it is the mean weighted by the label's weight.
+    """
+
+    def __init__(self, label_smoothing: float, class_weights: Sequence[float] | None = None) -> None:
         super().__init__()
-        self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
+        weight = None if class_weights is None else Tensor(list(class_weights), mstype.float32)
+        self.loss = nn.CrossEntropyLoss(weight, label_smoothing=label_smoothing)
 
     def construct(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss, a float32 scalar."""

@@ -56,6 +56,15 @@ class RunPlan:
         return self.dataset.splits["train"]
 
     @property
+    def class_weights(self) -> tuple[float, ...] | None:
+        """Weight of each class in the loss, on average 1 per row; None for equal weights. Unused classes have 1."""
+        if self.config.class_weights == "none":
+            return None
+        counts = self.train_split.class_rows
+        used = sum(count > 0 for count in counts)
+        return tuple(sum(counts) / (used * count) if count else 1.0 for count in counts)
+
+    @property
     def val_split(self) -> Split | None:
         """The split that is evaluated after each epoch; None if the val split is missing or empty."""
         split = self.dataset.splits.get("val")
@@ -170,6 +179,17 @@ def _extras(config: RunConfig, dataset: Dataset, steps: int, ranks: int) -> list
                 "ema", requested(config.ema), requested(config.ema), "the averaged weights are evaluated and saved"
             )
         )
+    if config.class_weights != "none":
+        if not find_task(dataset.schema.kind).classifies:
+            raise TrainerError("--class-weights balanced needs records of one class each")
+        decisions.append(
+            Decision("class weights", "balanced", "balanced", "inversely proportional to the rows in train")
+        )
+    if config.val_every > 1:
+        if "val" not in dataset.splits or not dataset.splits["val"].rows:
+            raise TrainerError("--val-every needs a val split; shard with --val 0.1, or omit --val-every")
+        epochs = f"every {many(config.val_every, 'epoch')} and after the last"
+        decisions.append(Decision("evaluation", str(config.val_every), epochs, ""))
     if config.patience is not None:
         if "val" not in dataset.splits or not dataset.splits["val"].rows:
             raise TrainerError("--patience needs a val split; shard with --val 0.1, or omit --patience")

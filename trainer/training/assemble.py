@@ -31,4 +31,4 @@ def network_and_step(
     scaler = effect.precision.scaler.make() if effect.precision.scaler else None
     over_ranks = OverRanks(optimizer.parameters, effect.num_shards) if effect.num_shards > 1 else None
     options = StepOptions(config.accumulate, config.clip_norm, config.ema, over_ranks)
-    return network, TrainStep(network, plan.task.loss(config), optimizer, scaler, options)
+    return network, TrainStep(network, plan.task.loss(config, plan.class_weights), optimizer, scaler, options)

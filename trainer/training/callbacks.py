@@ -34,7 +34,8 @@ ENOUGH_STEPS = 20  # timed steps; with fewer, the estimate of the remaining time
 class Schedule:
     """Training schedule: `steps` per epoch, learning rate (`rates`) per update, and steps per update (`accumulate`).
 
-    `patience` is in epochs, `save_every` in steps; None means off. `fixed_scale` is the constant loss scale, if any.
+    `patience` is in epochs, `save_every` in steps; None means off. The run is evaluated every `val_every` epochs.
+    `fixed_scale` is the constant loss scale, if any.
     """
 
     epochs: int
@@ -45,10 +46,16 @@ class Schedule:
     save_every: int | None = None
     max_overflows: int = 20
     fixed_scale: float | None = None
+    val_every: int = 1
 
     def is_over(self, state: RunState) -> bool:
         """Return True if the run is complete."""
-        return state.is_over(self.epochs * self.steps, self.steps, self.patience)
+        patience = self.patience if self.evaluates(state.step // self.steps) else None
+        return state.is_over(self.epochs * self.steps, self.steps, patience)
+
+    def evaluates(self, epoch: int) -> bool:
+        """Return True if the network is evaluated after this epoch, counted from 1."""
+        return epoch % self.val_every == 0 or epoch == self.epochs
 
     def rate(self, step: int) -> float:
         """Return the learning rate of the last update up to `step`."""
@@ -235,12 +242,13 @@ class EpochCallback(Callback):  # type: ignore[misc]
         state.evaluated = False
         try:
             run.stop.check()
-            scores = self.evaluate()
+            due = run.schedule.evaluates(state.step // run.schedule.steps)
+            scores = self.evaluate() if due else None
         except Interrupted:
             self.save(False)
             return
         report = self._report(scores, time.perf_counter() - started)
-        best = state.improves(report.epoch, report.val_accuracy)
+        best = due and state.improves(report.epoch, report.val_accuracy)
         state.add_times(*run.meter.times)
         state.evaluated, state.last, state.meter = True, asdict(report), {}
         self._write(report)

@@ -26,7 +26,7 @@ def tables(classes: tuple[ClassScore, ...], worst: tuple[WorstRow, ...]) -> str:
 
 def test_error_tables_have_the_weakest_classes_and_only_wrong_images() -> None:
     lines = [line.split() for line in tables(CLASSES, WORST).splitlines()]
-    assert lines[1:3] == [["b", "50.00%", "2", "a", "(1)"], ["c", "66.67%", "3", "b", "(1)"]]
+    assert lines[1:3] == [["b", "50.00%", "-", "2", "a", "(1)"], ["c", "66.67%", "-", "3", "b", "(1)"]]
     assert [line[0] for line in lines[4:]] == ["k4", "k2"]
 
 

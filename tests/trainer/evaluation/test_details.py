@@ -37,9 +37,9 @@ def test_counts_equal_those_of_score() -> None:
 def test_confusion_has_labels_in_rows_and_predictions_in_columns() -> None:
     assert MIXED.confusion.tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     assert MIXED.by_class == (
-        ClassScore("a", 1, 1, 1.0, None, 0),
-        ClassScore("b", 2, 1, 0.5, "a", 1),
-        ClassScore("c", 2, 1, 0.5, "b", 1),
+        ClassScore("a", 1, 1, 1.0, None, 0, 0.5, 2 / 3),
+        ClassScore("b", 2, 1, 0.5, "a", 1, 0.5, 0.5),
+        ClassScore("c", 2, 1, 0.5, "b", 1, 1.0, 2 / 3),
     )
 
 
@@ -86,8 +86,8 @@ def test_report_is_a_json_and_three_tables(tmp_path: Path) -> None:
         [0, 1, 1],
     ]
     assert table(tmp_path / "report" / "classes.csv")[:2] == [
-        ["name", "rows", "correct", "accuracy", "taken_for", "taken"],
-        ["a", "1", "1", "1.0", "", "0"],
+        ["name", "rows", "correct", "accuracy", "taken_for", "taken", "precision", "f1"],
+        ["a", "1", "1", "1.0", "", "0", "0.5", "0.6666666666666666"],
     ]
     assert table(tmp_path / "report" / "confusion.csv")[:2] == [["label \\ predicted", *CLASSES], ["a", "1", "0", "0"]]
     assert [row[:3] for row in table(tmp_path / "report" / "worst.csv")[:2]] == [

@@ -1,5 +1,6 @@
 """Classification: cross-entropy loss and accuracy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,10 +61,10 @@ def score(logits: "NDArray[Any]", labels: "NDArray[np.int32]") -> ClassScores:
     return ClassScores(len(labels), float(cross_entropy(logits, labels).sum()), correct)
 
 
-def _loss(config: RunConfig) -> object:
+def _loss(config: RunConfig, class_weights: Sequence[float] | None) -> object:
     from trainer.nn.cross_entropy import SmoothedCrossEntropy
 
-    return SmoothedCrossEntropy(config.label_smoothing)
+    return SmoothedCrossEntropy(config.label_smoothing, class_weights)
 
 
 def _check_dataset(folder: Path, dataset: Dataset) -> None:

@@ -1,5 +1,6 @@
 """Multilabel: rows of several classes as multi-hot arrays, trained with binary cross entropy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def score(logits: "NDArray[Any]", targets: "NDArray[Any]") -> LabelScores:
     )
 
 
-def _loss(config: RunConfig) -> object:
+def _loss(config: RunConfig, _class_weights: Sequence[float] | None) -> object:
     from trainer.nn.cross_entropy import BinaryCrossEntropy
 
     return BinaryCrossEntropy(config.label_smoothing)

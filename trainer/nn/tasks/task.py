@@ -37,8 +37,9 @@ class Scores:
 class Task:
     """Training and scoring of one record kind. A task's module imports MindSpore and NumPy inside functions only.
 
-    `outputs` takes the dataset's classes and returns the width of the network's output. `loss` returns a cell that maps
-    (outputs, targets) to a float32 scalar. `score` takes arrays: outputs (N, width) and targets (N,). `no_scores` has
+    `outputs` takes the dataset's classes and returns the width of the network's output. `loss` takes the
+    configuration and the weight of each class, or None, and returns a cell that maps (outputs, targets) to a float32
+    scalar. `score` takes arrays: outputs (N, width) and targets (N,). `no_scores` has
     the scores of zero rows. `columns` are the roles of the image column and the target column; targets have the type
     of the schema field. `check_dataset` and `check_labels` raise ContractError if the dataset cannot be used.
     `classifies` is True if the outputs are logits of the dataset's classes, one class per row, as mixup and cutmix
@@ -48,7 +49,7 @@ class Task:
     """
 
     outputs: Callable[[Sequence[str]], int]
-    loss: Callable[[RunConfig], object]
+    loss: Callable[[RunConfig, Sequence[float] | None], object]
     score: Callable[[Any, Any], Scores]
     no_scores: Scores
     columns: tuple[str, str] = ("image", "label")

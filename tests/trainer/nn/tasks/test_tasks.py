@@ -49,7 +49,7 @@ def score(outputs: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> NearS
     return NearScores(len(targets), float((errors**2).sum()), int((errors < 0.5).sum()))
 
 
-TASK = Task(outputs=lambda classes: 1, loss=lambda config: SquaredError(), score=score, no_scores=NearScores())
+TASK = Task(outputs=lambda classes: 1, loss=lambda config, weights: SquaredError(), score=score, no_scores=NearScores())
 CONFIG = RunConfig("", device="CPU", workers=1, prefetch=2, image_size=32, batch_size=8, epochs=1, recipe="none")
 
 
