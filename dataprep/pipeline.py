@@ -217,7 +217,7 @@ def check_source(source: Path, out: Path, options: ShardOptions) -> None:
     except SourceEmpty as error:
         if not planned:
             raise
-        raise TryLater(f"{error}. OUT {out} was planned from it, so it seems to be absent; try again later") from None
+        raise TryLater(f"{error}. OUT {out} was planned from it, so it seems unavailable; try again later") from None
 
 
 def open_plan(work: Workdir, held: Workdir, job: _Job, presence: Presence) -> Plan:

@@ -34,7 +34,7 @@ class Presence:
 
     def _require(self, keys: set[str]) -> None:
         if _identity(self._source) != self._identity:
-            raise self._away(self._source, "it is not the folder that it was when this command started")
+            raise self._away(self._source, "it is no longer the folder that it was when this command started")
         above = {parent for key in keys for parent in PurePosixPath(key_to_path(key)).parents}
         source = portable_path(self._source)
         for folder in sorted({os.path.join(source, path) for path in above} | {source}):
@@ -71,7 +71,7 @@ class Presence:
         name = decode_name(folder) if isinstance(folder, bytes) else str(folder)
         subject = f"SOURCE {self._source}" if name == str(self._source) else f"{name} in SOURCE {self._source}"
         return TryLater(
-            f"{subject} is unavailable: {why}. Once it is back, the same command resumes; if it was removed on "
+            f"{subject} is unavailable: {why}. Once it is available, the same command resumes; if it was removed on "
             "purpose, --restart starts over without it"
         )
 

@@ -84,30 +84,30 @@ def _serve(asked: "queue.SimpleQueue[Wanted | None]", answers: "queue.SimpleQueu
 def read_item(path: str | bytes, item: PlannedItem, max_bytes: int) -> bytes:
     """Return the bytes of a planned file. Raise ImageRejected if it is too large or not the planned regular file."""
     if item.size > max_bytes:
-        raise ImageRejected("too_large", f"it has {item.size} bytes, the limit is {max_bytes}")
+        raise ImageRejected("too_large", f"it has {item.size} bytes; the limit is {max_bytes}")
     try:
         # Without O_NONBLOCK, opening a FIFO would block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ImageRejected("vanished", "it existed when the job was planned") from None
+        raise ImageRejected("vanished", "it no longer exists, but did when the job was planned") from None
     except PermissionError:
-        raise ImageRejected("permission_denied", "this user may not read it") from None
+        raise ImageRejected("permission_denied", "this user has no permission to read it") from None
     except OSError as error:
         raise _unreadable(error) from None
     try:
         with open(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise ImageRejected("not_a_regular_file", "it was a file when the job was planned")
+                raise ImageRejected("not_a_regular_file", "it is no longer the regular file that was planned")
             if size_and_time(status) != (item.size, item.mtime_ns):
                 raise ImageRejected(
-                    "changed", f"it had {item.size} bytes when the job was planned, now {status.st_size}"
+                    "changed", f"it had {item.size} bytes when the job was planned, and now has {status.st_size}"
                 )
             data = file.readall()
     except OSError as error:
         raise _unreadable(error) from None
     if len(data) != item.size:
-        raise ImageRejected("changed", f"{len(data)} of its {item.size} bytes could be read")
+        raise ImageRejected("changed", f"only {len(data)} of its {item.size} bytes could be read")
     return data
 
 

@@ -76,7 +76,7 @@ class SealedDigests:
     @property
     def unknown(self) -> str:
         """The reason why row digests are unknown."""
-        return f"{self.problem or f'the set was sealed without {ROW_DIGESTS}'}, and this copy has no notes in .work"
+        return f"{self.problem or f'the set was sealed without {ROW_DIGESTS}'}, and this copy has no records in .work"
 
     def _find_problem(self, dataset: Dataset, full: bool) -> str | None:
         if dataset.row_digests is None:
@@ -85,10 +85,10 @@ class SealedDigests:
             return f"{ROW_DIGESTS} is missing"
         actual, size = self.path.stat().st_size, dataset.row_digests.bytes
         if actual != size:
-            return f"{ROW_DIGESTS} has {actual} bytes, {size} were sealed"
+            return f"{ROW_DIGESTS} has {actual} bytes, expected {size}"
         try:
             if full and file_sha256(self.path) != dataset.row_digests.sha256:
-                return f"{ROW_DIGESTS} is not what was sealed (its sha256 differs)"
+                return f"{ROW_DIGESTS} does not match its sealed sha256"
         except OSError as error:
             return f"{ROW_DIGESTS} cannot be read: {error.strerror}"
         return None

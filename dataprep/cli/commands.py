@@ -95,20 +95,21 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.argument("source", type=FOLDER)
 @click.argument("out", type=PATH)
 @click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
-              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect, and "
-                   "stop if ambiguous.")
-@click.option("--schema", default="classification", show_default=True, help="Record schema: a name or a JSON file.")
+              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect it, "
+                   "and stop if it is ambiguous.")
+@click.option("--schema", default="classification", show_default=True,
+              help="Record schema: a built-in name or a JSON file.")
 @click.option("--classes", type=FILE, help="File with one class name per line, in label order.")
 @click.option("--val", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
-              help="Fraction of each class for val, if SOURCE has no split folders.")
+              help="Fraction of each class to use for val, if SOURCE has no split folders.")
 @click.option("--test", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
-              help="Fraction of each class for test, if SOURCE has no split folders.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the splits and of the row order.")
+              help="Fraction of each class to use for test, if SOURCE has no split folders.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of the splits and the row order.")
 @click.option("--shard-size", type=Size(),
-              help="Approximate size of a shard.  [default: 512MiB; 1/16 of the dataset if that is less]")
-@click.option("--num-shards", type=click.IntRange(1), help="Number of train shards, instead of --shard-size.")
+              help="Approximate size of a shard.  [default: 512MiB, or 1/16 of the dataset if smaller]")
+@click.option("--num-shards", type=click.IntRange(1), help="Number of train shards; replaces --shard-size.")
 @click.option("--check", type=click.Choice(["decode", "header"]), default="decode", show_default=True,
-              help="Check of each image. decode: decode it completely; header: read only its header.")
+              help="Check each image: decode it completely, or read only its header.")
 @click.option("--prove", type=click.Choice(["decode", "rows", "off"]), default="decode", show_default=True,
               help="Check each shard with MindSpore: decode its images, only read its rows, or skip the check.")
 @click.option("--warnings", type=click.Choice(["reject", "keep"]), default="reject", show_default=True,
@@ -117,26 +118,28 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
               help="Format of the stored images. keep: JPEG stays JPEG, every other format becomes PNG.")
 @click.option("--quality", type=click.IntRange(1, 100), default=95, show_default=True,
               help="JPEG quality for re-encoded images.")
-@click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE", help="Shrink to this short side in pixels.")
+@click.option("--resize", type=click.IntRange(1), metavar="SHORT_SIDE",
+              help="Shrink images to this short side in pixels.")
 @click.option("--icc", type=click.Choice(["ignore", "convert"]), default="ignore", show_default=True,
-              help="Embedded colour profiles: ignore them, as MindSpore does, or convert to sRGB.")
+              help="Embedded colour profiles: ignore them, as MindSpore does, or convert the images to sRGB.")
 @click.option("--animation", type=click.Choice(["first", "reject"]), default="first", show_default=True,
-              help="Images with several frames or pages: keep the first, or reject the image.")
+              help="Images with several frames or pages: use the first one, or reject the image.")
 @click.option("--strip-metadata", is_flag=True,
               help="Remove EXIF (with GPS), XMP, text and comments from the images; pixels do not change.")
 @click.option("--min-side", type=click.IntRange(1), default=1, show_default=True,
-              help="Reject images with a shorter side, in pixels.")
-@click.option("--max-aspect", type=click.FloatRange(1), help="Reject images with a larger aspect ratio.")
+              help="Reject images with fewer pixels on the short side.")
+@click.option("--max-aspect", type=click.FloatRange(1),
+              help="Reject images whose long side exceeds this multiple of the short side.")
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
-              help="Reject images with more pixels, after reading only the header.")
+              help="Reject images with more pixels than this; only the header is read.")
 @click.option("--max-bytes", type=Size(), default="256MiB", show_default=True,
-              help="Reject larger files without reading them.")
+              help="Reject files larger than this without reading them.")
 @click.option("--depth-bits", type=click.IntRange(9, 16), default=16, show_default=True,
               help="Number of significant bits in 16-bit values; 12 for 12-bit cameras and scanners.")
 @click.option("--depth-range", type=float, nargs=2, metavar="LOW HIGH",
-              help="Map these values of 16-bit grey, 32-bit, signed and float pixels to 0 and 255.")
+              help="Map LOW to 0 and HIGH to 255 in images with 16-bit grey, 32-bit, signed or float pixels.")
 @click.option("--ignore", multiple=True, metavar="PATTERN",
-              help="Ignore files and folders that match, as in .gitignore. Repeatable.")
+              help="Ignore files and folders that match this pattern, as in .gitignore. Repeatable.")
 @click.option("--follow-links", is_flag=True, help="Follow symbolic links to folders.")
 @click.option("--empty-classes", type=click.Choice(["warn", "error", "keep"]), default="warn", show_default=True,
               help="Action for class folders without images.")
@@ -152,14 +155,14 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--max-rejects", type=BudgetType(), default="1%", show_default=True,
               help="Do not seal if more files than this number or percentage are rejected.")
 @click.option("--max-class-loss", type=BudgetType(), default="20%", show_default=True,
-              help="The same limit for each class.")
+              help="Do not seal if a class loses more files than this number or percentage.")
 @click.option("--deadline", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-              help="Seconds to read a file, and seconds of CPU time to decode an image.")
+              help="Time limit in seconds to read a file, and in CPU seconds to decode an image.")
 @click.option("--quarantine", type=FOLDER, help="Copy rejected files to this folder.")
 @click.option("--retry-rejects", is_flag=True, help="Re-check rejected files after you have fixed them.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace the sealed dataset in OUT when the new one is complete.")
-@click.option("--restart", is_flag=True, help="Plan the unfinished job in OUT again and delete what it has built.")
+@click.option("--restart", is_flag=True, help="Delete the shards of the unfinished job in OUT and plan it again.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
               help="TOML file with option values. Command-line options override it; a repeated option replaces the "
@@ -229,7 +232,7 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
 
 @main.command(short_help="Show the content of a dataset or one record.")
 @click.argument("path", type=PathType(path_type=Path, exists=True))
-@click.option("--split", help="Split: train, val or test.  [default: the first]")
+@click.option("--split", help="Split: train, val or test.  [default: the first split]")
 @click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
 @click.option("--key", help="Show the record with this key.")
 @click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
@@ -317,7 +320,7 @@ def repair(out: Path, salvage: Path | None, as_json: bool, quiet: bool) -> None:
 
 @main.command(short_help="Write one HTML page about a dataset.")
 @click.argument("out", type=SEALED)
-@click.option("--out", "page", type=PATH, metavar="FILE", help="Page to write.  [default: OUT/report.html]")
+@click.option("--out", "page", type=PATH, metavar="FILE", help="File to write.  [default: OUT/report.html]")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("-q", "--quiet", is_flag=True, help="Print only the result.")
 def report(out: Path, page: Path | None, as_json: bool, quiet: bool) -> None:

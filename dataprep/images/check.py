@@ -50,9 +50,9 @@ def normalise(data: bytes, policy: Policy, want_pixels: bool = False, read_later
     beginning is then read. This finds errors in its tables, which crash MindSpore's decoder.
     """
     if not data:
-        raise ImageRejected("empty", "the file has no bytes")
+        raise ImageRejected("empty", "the file is empty")
     if len(data) > policy.max_bytes:
-        raise ImageRejected("too_large", f"it has {len(data)} bytes, the limit is {policy.max_bytes}")
+        raise ImageRejected("too_large", f"it has {len(data)} bytes; the limit is {policy.max_bytes}")
     container = _check_container(data, policy)
     if policy.check == "header" and not want_pixels and container.size and _suffices(container.size, policy):
         check_size(*container.size, policy)

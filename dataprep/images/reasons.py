@@ -16,7 +16,7 @@ def reason_of_unknown(data: bytes) -> tuple[str, str]:
     if data.startswith(TIFF_MAGICS) and (kind := describe_tiff(data)):
         return "unsupported_format", f"it is {kind}"
     if data.startswith(JPEG_MAGIC[:2]) or is_readable(data[:32]):
-        return "truncated", "it ends or breaks inside its header"
+        return "truncated", "it ends inside its header, or its header is damaged"
     reason, name = TARGA if is_targa(data[:18], data[-18:]) else describe_other(data[:_HEAD])
     if name == UNKNOWN:
         for magic, kind in ((JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG")):

@@ -5,7 +5,7 @@ import struct
 
 from schemas.images.placeholders import describe_text
 
-UNKNOWN = "data of no known image format"
+UNKNOWN = "data in no known image format"
 # Formats that are read.
 _READ = (
     b"\xff\xd8\xff",
@@ -70,18 +70,18 @@ _PICTURES: tuple[tuple[bytes, int, str], ...] = (
     (b"DICM", 128, "DICOM"),
     (b"n+1\0", 344, "NIfTI"),
     (b"NRRD000", 0, "NRRD"),
-    (b"ZISRAWFILE", 0, "a Zeiss CZI picture"),
-    (b"\xda\xce\xbe\x0a", 0, "a Nikon ND2 picture"),
+    (b"ZISRAWFILE", 0, "a Zeiss CZI image"),
+    (b"\xda\xce\xbe\x0a", 0, "a Nikon ND2 image"),
     (b"LBLSIZE=", 0, "VICAR"),
-    (b"PDS_VERSION_ID", 0, "a PDS picture"),
+    (b"PDS_VERSION_ID", 0, "a PDS image"),
     (b"farbfeld", 0, "farbfeld"),
-    (b"\x59\xa6\x6a\x95", 0, "a Sun raster picture"),
+    (b"\x59\xa6\x6a\x95", 0, "a Sun raster image"),
     (b"\xb1\x68\xde\x3a", 0, "DCX"),
-    (b"\x53\x80\xf6\x34", 0, "a Softimage PIC picture"),
+    (b"\x53\x80\xf6\x34", 0, "a Softimage PIC image"),
     (b"PCD_IPI", 2048, "Kodak PhotoCD"),
     (b"AT&TFORM", 0, "DjVu"),
-    (b"DanM", 0, "a Microsoft Paint picture"),
-    (b"LinS", 0, "a Microsoft Paint picture"),
+    (b"DanM", 0, "a Microsoft Paint image"),
+    (b"LinS", 0, "a Microsoft Paint image"),
     (b"id=ImageMagick", 0, "MIFF"),
     (b"\xd7\xcd\xc6\x9a", 0, "a Windows metafile"),
     (b" EMF", 40, "a Windows metafile"),
@@ -91,11 +91,11 @@ _PICTURES: tuple[tuple[bytes, int, str], ...] = (
 )
 # (bytes, offset, name) of other files.
 _OTHER: tuple[tuple[bytes, int, str], ...] = (
-    (b"\0\x05\x16\x07", 0, "macOS metadata (AppleDouble); the picture is in the file without the leading ._"),
+    (b"\0\x05\x16\x07", 0, "macOS metadata (AppleDouble); the image is in the file without the leading ._"),
     (b"\0\x05\x16\0", 0, "macOS metadata (AppleSingle)"),
     (b"book\0\0\0\0mark", 0, "a macOS alias; copy the file that it points to"),
     (b"\x4c\0\0\0\x01\x14\x02\0", 0, "a Windows shortcut; copy the file that it points to"),
-    (b"\0\0\0\x01Bud1", 0, "a macOS folder note (.DS_Store)"),
+    (b"\0\0\0\x01Bud1", 0, "macOS folder settings (.DS_Store)"),
     (b"bplist00", 0, "a macOS property list"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0, "an OLE document (Thumbs.db, Word, FlashPix)"),
     (b"%PDF", 0, "a PDF document"),
@@ -134,9 +134,9 @@ _PATTERNS = (
     (re.compile(rb"P7[\s ]"), "PAM"),
     (re.compile(rb"#define \w+_width \d"), "XBM"),
     (re.compile(rb"\x0a[\x00\x02\x03\x04\x05]\x01[\x01\x02\x04\x08]"), "PCX"),
-    (re.compile(rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01\x02\x03]"), "an SGI picture"),
-    (re.compile(rb"(?s)FORM....(ILBM|PBM |ACBM|RGB8)"), "an Amiga IFF picture"),
-    (re.compile(rb"(?s)FOR4....CIMG"), "a Maya IFF picture"),
+    (re.compile(rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01\x02\x03]"), "an SGI image"),
+    (re.compile(rb"(?s)FORM....(ILBM|PBM |ACBM|RGB8)"), "an Amiga IFF image"),
+    (re.compile(rb"(?s)FOR4....CIMG"), "a Maya IFF image"),
     (re.compile(rb"(?s)RIFF....(CDR|cdr)"), "a CorelDRAW document"),
     (re.compile(rb"(?s)RIFF....ACON"), "an animated Windows cursor"),
     (re.compile(rb"(?s)....[\x11\x12]\xaf.{6}\x08\x00[\x00\x03]\x00"), "FLI/FLC animation"),
@@ -175,7 +175,7 @@ def describe_other(head: bytes) -> tuple[str, str]:
     return describe_text(head[:1024]) or ("not_an_image", UNKNOWN)
 
 
-TARGA = ("unsupported_format", "a Targa picture")
+TARGA = ("unsupported_format", "a Targa image")
 
 
 def _by_magic(head: bytes, table: tuple[tuple[bytes, int, str], ...]) -> str | None:

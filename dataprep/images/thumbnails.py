@@ -148,7 +148,7 @@ class _Child:
         with suppress(EOFError, OSError):
             self._ready = self._pipe.poll(START_S) and self._pipe.recv() == READY
         if not self._ready:
-            raise DataprepError("cannot start a process to make thumbnails; is there enough memory?")
+            raise DataprepError("cannot start a process for thumbnails; the usual cause is too little memory")
 
     def answer(self) -> Thumbnail | None:
         try:

@@ -44,7 +44,7 @@ class Existing:
         if not (out / DATASET).is_file():
             return None
         if self.restart and not self.overwrite:
-            raise DataprepError(f"OUT {out} is sealed; --restart is for unfinished jobs, use --overwrite to replace it")
+            raise DataprepError(f"OUT {out} is sealed; --restart is for unfinished jobs; use --overwrite to replace it")
         if self.retry_rejects and not load_dataset(out).rejected:
             return None
         return NEXT if self.overwrite else RETRY if self.retry_rejects else None
@@ -184,7 +184,7 @@ def _stat(source: str, key: str) -> tuple[int, int] | None:
 
 def no_job(out: Path) -> DataprepError:
     """Return the error for --retry-rejects without a plan."""
-    return DataprepError(f"OUT {out} has no job whose rejects could be retried")
+    return DataprepError(f"OUT {out} has no job with rejected files to check again")
 
 
 def unstable_source(source: str, key: str) -> TryLater:

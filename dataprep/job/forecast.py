@@ -172,7 +172,7 @@ def stopped_by(plan: Plan, options: ShardOptions, known: Known, sample: Sample) 
     scanned = len(plan.rejects())
     candidates = plan.item_count + scanned
     certain = known.reasons.total()
-    code = f"the job would stop with exit code {DataRejected.exit_code}, nothing sealed"
+    code = f"the job would stop with exit code {DataRejected.exit_code} and seal nothing"
     if not options.max_rejects.allows(certain, candidates):
         return f"this exceeds --max-rejects {options.max_rejects} of {candidates:,} files: {code}"
     for label, name in enumerate(plan.classes):

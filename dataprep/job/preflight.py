@@ -38,7 +38,7 @@ def check_target(
     if out.exists() and not out.is_dir():
         raise DataprepError(f"OUT {out} is not a folder")
     if "\udc80" <= max(portable_path(out.absolute())) <= "\udcff":
-        raise DataprepError(f"OUT {out} has a name that is not UTF-8, which MindSpore cannot open; choose another")
+        raise DataprepError(f"OUT {out} has a name that is not UTF-8, which MindSpore cannot open; choose another name")
     for name, folder in (("OUT", out), ("--quarantine", quarantine)):
         if folder and source.resolve() in (folder.resolve(), *folder.resolve().parents):
             raise DataprepError(f"{name} {folder} is in SOURCE {source}; choose a folder outside it")
@@ -121,8 +121,8 @@ def _check_same(changes: list[_Change], out: Path) -> None:
         before = ", ".join(f"{what} {_shown(old)}" for what, old, _ in changes)
         now = ", ".join(_shown(new) if len(changes) == 1 else f"{what} {_shown(new)}" for what, _, new in changes)
         raise DataprepError(
-            f"the job in OUT {out} was started with {before}, this command has {now}; use the same options to resume, "
-            f"{_new_start(out)}, or another OUT"
+            f"the job in OUT {out} was started with {before}, but this command has {now}; use the same options to "
+            f"resume, {_new_start(out)}, or another OUT"
         )
 
 
@@ -171,7 +171,7 @@ def check_space(out: Path, needed: int, beside: bool = False) -> None:
     free = free_bytes(out)
     if free is not None and free < needed:
         raise TryLater(
-            f"the disk of OUT {out} has {free >> 20} MiB free, about {needed >> 20} MiB are needed"
+            f"the disk of OUT {out} has {free >> 20} MiB free, but about {needed >> 20} MiB are needed"
             f"{' in addition to the old dataset' if beside else ''}; free some space"
         )
 

@@ -44,7 +44,7 @@ def copy_rejected(source: str, folder: Path, rejects: list[Reject], deadline_s: 
     try:
         for number, reject in enumerate(rejects):
             if stalls == MAX_STALLS:
-                failed[reject.key] = f"not tried: {MAX_STALLS} other files did not respond"
+                failed[reject.key] = f"not tried, because {MAX_STALLS} other files did not respond"
                 continue
             reason = reject.reason.encode()
             target = os.path.join(root, reason, encode_name(key_to_path(reject.key)))

@@ -38,7 +38,7 @@ class RowTooLarge(RowError):
     """A row needs `needed` bytes, which is more than a page has."""
 
     def __init__(self, field_name: str, value: object, needed: int, page_size: int) -> None:
-        super().__init__(field_name, value, f"the row needs {needed} bytes, a page has {page_size}")
+        super().__init__(field_name, value, f"the row needs {needed} bytes, but a page has {page_size}")
         self.needed = needed
 
 

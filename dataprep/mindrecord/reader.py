@@ -63,7 +63,7 @@ class ShardReader:
         where = self.path.name
         version = take(header, "version", str, where)
         if version != VERSION:
-            raise ContractError(f"{where} is MindRecord {version!r:.20}, this program reads {VERSION}")
+            raise ContractError(f"{where} is MindRecord {version!r:.20}; this program reads {VERSION}")
         try:
             self.geometry = Geometry(take(header, "header_size", int, where), take(header, "page_size", int, where))
         except ValueError as error:
@@ -98,7 +98,7 @@ class ShardReader:
             if page.id != number or not 0 <= page.used <= self.geometry.page_size or page.kind not in (BLOB, RAW):
                 raise ContractError(f"{self.path.name}: the header's entry for page {number} is invalid")
             if self._start(page) + page.used > self._size and not self._cut_allowed:
-                raise ContractError(f"{self.path.name} is truncated: page {page.id} ends after the end of the file")
+                raise ContractError(f"{self.path.name} is truncated: page {page.id} ends beyond the end of the file")
         expected = 0
         for group, blob in sorted(self._blobs.items()):
             if blob.start_row != expected or blob.end_row < expected or group not in self._groups:
@@ -169,11 +169,11 @@ class ShardReader:
 
     def _read(self, page: Page, start: int, end: int) -> bytes:
         if end > page.used:
-            raise ValueError("it ends after its page")
+            raise ValueError("it ends beyond the end of its page")
         self._file.seek(self._start(page) + start + PREFIX.size)
         data = self._file.read(end - start - PREFIX.size)
         if len(data) != end - start - PREFIX.size:
-            raise ValueError("the file ends before it")
+            raise ValueError("the file ends before the row")
         return data
 
     def _group_spans(self, group: int) -> tuple[list[Span], list[Span]]:

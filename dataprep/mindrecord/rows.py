@@ -67,7 +67,7 @@ class RowCodec:
         try:
             row = _unpack_map(raw) if self._raws else {}
             if set(row) != {field.name for field, _ in self._raws}:
-                raise ValueError("its scalar fields are not the schema's")
+                raise ValueError("its scalar fields differ from those of the schema")
             return row | self._decode_blob(blob)
         except (struct.error, IndexError, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"it cannot be decoded ({error})") from None
@@ -80,7 +80,7 @@ class RowCodec:
             (size,) = _LENGTH.unpack_from(blob, at)
             at += _LENGTH.size
             if at + size > len(blob):
-                raise ValueError(f"field '{field.name}' ends after its row")
+                raise ValueError(f"field '{field.name}' ends beyond its row")
             values[field.name] = _decode_blob_field(field, blob[at : at + size])
             at += size
         return values
@@ -112,7 +112,7 @@ def _encode_string(field: Field, value: object, indexed: bool) -> bytes:
     try:
         return pack_text(value)
     except UnicodeEncodeError:
-        raise RowError(field.name, value, "is not valid Unicode, so it has no UTF-8 form") from None
+        raise RowError(field.name, value, "is not valid Unicode, so it cannot be encoded as UTF-8") from None
 
 
 def _encode_blob_field(field: Field, value: object) -> tuple[bytes, int]:
@@ -266,7 +266,7 @@ def _unpack_map(data: bytes) -> dict[str, Any]:
         key, at = _unpack_value(data, at)
         values[str(key)], at = _unpack_value(data, at)
     if at != len(data):
-        raise ValueError("its raw part has bytes left over")
+        raise ValueError("its raw part has surplus bytes")
     return values
 
 
@@ -285,5 +285,5 @@ def _unpack_value(data: bytes, at: int) -> tuple[Any, int]:
     else:
         raise ValueError(f"msgpack code {code:#x} is not one that MindRecord writes")
     if at + size > len(data):
-        raise ValueError("a string ends after its row")
+        raise ValueError("a string ends beyond its row")
     return data[at : at + size].decode(), at + size

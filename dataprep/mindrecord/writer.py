@@ -140,7 +140,7 @@ class ShardWriter:
         self._write_raw_page()
         header = header_json(self._schema, self._geometry, self._names, self._shard_id, self._pages, self._saved)
         if PREFIX.size + len(header) > self._geometry.header_size:
-            raise HeaderFull(f"{self.path.name} needs {len(header)} bytes for {len(self._pages)} pages")
+            raise HeaderFull(f"the header of {self.path.name} needs {len(header)} bytes for {len(self._pages)} pages")
         self._file.seek(0)
         self._file.write(PREFIX.pack(len(header)) + header)
         self._file.flush()

@@ -195,7 +195,7 @@ def _add_shards(db: sqlite3.Connection, options: ShardOptions) -> dict[str, list
     most = rows.get("train", max(rows.values(), default=0))
     if options.num_shards and options.num_shards > most:
         images = many(most, "image")
-        raise DataprepError(f"--num-shards {options.num_shards} is more than the {images} to put into them")
+        raise DataprepError(f"--num-shards {options.num_shards} is too large for {images}")
     for split, (first, last, size, largest) in splits.items():
         count = sizes.shard_count(size, train_bytes, shard_size, options.num_shards)
         count = min(count, rows[split])  # a tiny --shard-size means one image per shard, no empty shards
@@ -245,7 +245,7 @@ def _option_warnings(db: sqlite3.Connection, layout: str, options: ShardOptions)
     """Warn about options that have no effect here, or probably not the intended effect."""
     warnings = []
     if layout == "splits" and (options.val, options.test) != (ShardOptions.val, ShardOptions.test):
-        warnings.append("SOURCE has its splits as folders, so --val and --test have no effect")
+        warnings.append("SOURCE has split folders, so --val and --test have no effect")
     (empty,) = db.execute("SELECT count(*) FROM shard WHERE last < first").fetchone()
     if empty and options.num_shards:
         warnings.append(f"{many(empty, 'shard')} will be empty: --num-shards {options.num_shards} is too large")
@@ -263,5 +263,5 @@ def _count_warnings(db: sqlite3.Connection) -> list[str]:
         )
         names = [name for (name,) in db.execute(query, (split,))]
         if names:
-            warnings.append(f"{split} has no image of {len(names)} of the classes: {_name_some(names)}")
+            warnings.append(f"{split} has no image of {many(len(names), 'class', 'classes')}: {_name_some(names)}")
     return warnings

@@ -128,7 +128,7 @@ def _check_out(out: Path) -> None:
     if out.exists():
         with out.open("rb") as file:
             if not file.read(64).lower().startswith(b"<!doctype html"):
-                raise DataprepError(f"{out} exists and is not a page; choose another name, or remove it")
+                raise DataprepError(f"{out} exists and is not a report page; choose another name, or remove it")
 
 
 def _limits(dataset: Dataset, rejected: Rejected, groups: list[DuplicateGroup]) -> Limits:
@@ -170,7 +170,7 @@ def _missing(
     if rejected.total and origin.source is None:
         missing.append("Rejected files have no pictures: .work, which names their folder, is missing from this copy")
     elif rejected.total and not os.path.isdir(encode_name(origin.source or "")):
-        missing.append(f"Rejected files have no pictures: {origin.source} does not exist any more")
+        missing.append(f"Rejected files have no pictures: {origin.source} no longer exists")
     if pictures.timed_out:
         missing.append("Some rejected files have no picture: decoding them took too long")
     if rejected.listed < rejected.total:

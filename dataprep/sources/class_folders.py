@@ -46,6 +46,6 @@ def scan_below(tree: Tree, path: str, split: str | None) -> Iterator[ScanEntry]:
     if outside:
         where = f"the split folder '{path}'" if path else "SOURCE"
         yield Notice(
-            f"{many(len(outside), 'image')} directly in {where}, in no class folder, ignored; the first is "
-            f"'{path_to_key(outside[0])}'"
+            f"ignored {many(len(outside), 'image')} directly in {where}, outside any class folder; the "
+            f"first is '{path_to_key(outside[0])}'"
         )

@@ -83,7 +83,7 @@ def scan(root: Path, options: WalkOptions) -> Iterator[ScanEntry]:
             continue
         if rule or split is None or not entry.is_folder:
             if rule is None and entry.is_folder:
-                yield Notice(f"the folder '{entry.name}' is not named after a split; it is ignored")
+                yield Notice(f"the folder '{entry.name}' is ignored, because its name is not that of a split")
             yield Ignored(path_to_key(entry.path), rule or "not in a split folder")
             continue
         if split in folders:

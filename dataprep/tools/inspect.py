@@ -75,7 +75,7 @@ def _only_set(folder: Path) -> Path:
             sets.setdefault(reader.names, shard)
     if len(sets) > 1:
         names = ", ".join(path.name for path in sets.values())
-        raise DataprepError(f"{folder} has {len(sets)} sets of MindRecord files; give a file of one: {names}")
+        raise DataprepError(f"{folder} has {len(sets)} sets of MindRecord files; give one file of the set: {names}")
     return shards[0]
 
 

@@ -37,7 +37,7 @@ def draw_sample(folder: Path, images: int = 1200, classes: int = 6, seed: int = 
     if not 2 <= classes <= len(SHAPES):
         raise DataprepError(f"--classes {classes}: choose 2 to {len(SHAPES)}")
     if images < 2 * classes:
-        raise DataprepError(f"--images {images}: choose at least two per class, {2 * classes}")
+        raise DataprepError(f"--images {images}: choose at least two per class: {2 * classes} or more")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataprepError(f"{folder} is not an empty folder; choose another")
     names = list(SHAPES)[:classes]

@@ -101,7 +101,7 @@ def duplicates_problem(folder: Path, dataset: Dataset) -> list[str]:
         return [f"{DUPLICATES} is missing"]
     lines = path.read_bytes().count(b"\n")
     expected = dataset.duplicates.get("groups", 0)
-    return [] if lines == expected else [f"{DUPLICATES} has {lines} lines, {expected} were sealed"]
+    return [] if lines == expected else [f"{DUPLICATES} has {lines} lines, expected {expected}"]
 
 
 def rejects_problem(folder: Path, dataset: Dataset) -> list[str]:
@@ -136,7 +136,7 @@ def _row_problems(folder: Path, shard: Shard) -> list[str]:
         problems.append(f"{shard.name} has {many(rows, 'row')}, {shard.rows:,} {were(shard.rows)} sealed")
     if indexed != shard.rows:
         more = "more" if indexed > shard.rows else many(indexed, "row")
-        problems.append(f"{index_name(shard.name)} lists {more}, {shard.rows} were sealed")
+        problems.append(f"{index_name(shard.name)} lists {more}, expected {shard.rows}")
     return problems
 
 

@@ -62,14 +62,14 @@ def check_size(width: int, height: int, policy: Policy) -> None:
     if width < 1 or height < 1:
         raise ImageRejected("corrupt", f"its header says {width} x {height} pixels")
     if width * height > policy.max_pixels:
-        raise ImageRejected("too_large", f"it has {width} x {height} pixels, the limit is {policy.max_pixels}")
+        raise ImageRejected("too_large", f"it has {width} x {height} pixels; the limit is {policy.max_pixels}")
     if min(width, height) < policy.min_side:
         raise ImageRejected(
-            "too_small", f"it has {width} x {height} pixels, the short side must have at least {policy.min_side}"
+            "too_small", f"it has {width} x {height} pixels; the short side must have at least {policy.min_side}"
         )
     if policy.max_aspect and max(width, height) > policy.max_aspect * min(width, height):
         raise ImageRejected(
-            "extreme_aspect", f"it has {width} x {height} pixels, the limit is {policy.max_aspect:g} to 1"
+            "extreme_aspect", f"it has {width} x {height} pixels; the limit is {policy.max_aspect:g} to 1"
         )
 
 

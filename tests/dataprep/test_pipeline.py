@@ -83,9 +83,9 @@ def test_a_complete_job_run_again_says_so(raw: Path, sealed: Path) -> None:
 
 
 def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Path) -> None:
-    with pytest.raises(DataprepError, match=r"was started with --seed 0, this command has 1"):
+    with pytest.raises(DataprepError, match=r"was started with --seed 0, but this command has 1"):
         shard(raw, sealed, num_shards=3, seed=1)
-    with pytest.raises(DataprepError, match=r"was started with --num-shards 3, this command has unset"):
+    with pytest.raises(DataprepError, match=r"was started with --num-shards 3, but this command has unset"):
         shard(raw, sealed)
 
 
@@ -205,7 +205,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
 
 
 def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
-    with pytest.raises(DataprepError, match=r"with --seed 0, --num-shards 3, this .* has --seed 1, --num-shards unset"):
+    with pytest.raises(DataprepError, match=r"seed 0, --num-shards 3, but .* has --seed 1, --num-shards unset"):
         shard(raw, sealed, seed=1)
 
 

@@ -119,7 +119,7 @@ def _read_back(request: Request, suspects: "_Suspects") -> Answers:
             key, label, width, height, *_ = next(expected, _NO_ROW)
             for role, value in (("key", key), ("label", label)):
                 if role in row and row[role].item() != value:
-                    yield {"wrong": f"row {number} was written for {key}, its {role} reads as {row[role]}"}
+                    yield {"wrong": f"row {number} was written for {key}, but its {role} reads as {row[role]}"}
                     return
             shape = row["image"].shape
             if request["decode"] == "full" and shape != (height, width, 3):

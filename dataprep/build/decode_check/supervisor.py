@@ -192,7 +192,7 @@ class DecodeChecker:
         self._threads = 1  # a decoder out of memory may also crash; one thread needs the least
         if self._unexplained >= MAX_UNEXPLAINED:
             raise TryLater(
-                f"the process that decodes shards with MindSpore was lost {self._unexplained} times on "
+                f"the process that decodes shards with MindSpore ended unexpectedly {self._unexplained} times on "
                 f"{files.shard.name}, and no image is the cause (last: {lost}); the usual cause is too little memory: "
                 "give the job more memory or fewer --workers, then the same command resumes"
             )

@@ -141,7 +141,7 @@ def _read_address(path: Path) -> str:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads(path.read_bytes())["address"])
         if time.monotonic() > deadline:
-            raise TryLater(f"no Dask scheduler has written its address to {path}; start it with that --scheduler-file")
+            raise TryLater(f"no Dask scheduler has written its address to {path}; start it with this --scheduler-file")
         time.sleep(0.1)
 
 
@@ -168,7 +168,7 @@ def _await_workers(client: Any) -> None:
     try:
         client.wait_for_workers(1, timeout=WORKERS_S)
     except TimeoutError:
-        raise TryLater(f"the Dask scheduler has had no worker for {WORKERS_S:g} s; start some, or wait") from None
+        raise TryLater(f"the Dask scheduler has had no worker for {WORKERS_S:g} s; start workers, or wait") from None
     except OSError:
         raise TryLater(LOST) from None
 
@@ -199,7 +199,7 @@ def _unfit(error: BaseException, check: WorkerCheck) -> str:
     if isinstance(error, Unfit):
         return str(error)
     if isinstance(error, ImportError) or "ModuleNotFoundError" in str(error):  # Dask may send the text alone
-        return f"cannot load this program ({error}); install the same mindspore-dataprep there"
+        return f"cannot load this program ({error}); install the same version of mindspore-dataprep there"
     if isinstance(error, OSError):
         return f"cannot write below {check.attempts}: {error.strerror}"
     return f"failed its check: {type(error).__name__}: {error}"
@@ -234,7 +234,7 @@ def check_this_worker(check: WorkerCheck) -> None:
     here = software()
     for name, version in check.software.items():
         if here.get(name) != version:
-            raise Unfit(f"has {name} {here.get(name)}, this process has {version}; they must be equal")
+            raise Unfit(f"has {name} {here.get(name)}, but this process has {version}; both must be the same")
     # The path of SOURCE is sent as bytes; paths in OUT are text, which each process encodes by its own locale.
     if check.encoding != sys.getfilesystemencoding() and not str(check.attempts).isascii():
         raise Unfit(f"does not encode file names as {check.encoding}: start it with PYTHONUTF8=1")
@@ -346,5 +346,5 @@ def _translated(error: BaseException | None) -> BaseException | None:
     if isinstance(error, CommClosedError):
         return TryLater(LOST)
     if isinstance(error, ImportError) or "ModuleNotFoundError" in str(error):
-        return DataprepError(f"a Dask worker cannot load this program ({error}); install the same there")
+        return DataprepError(f"a Dask worker cannot load this program ({error}); install the same version there")
     return error

@@ -46,4 +46,4 @@ def check_webp_container(data: bytes, headers_only: bool = False) -> ContainerCh
     if len(data) >= 12 and data[8:12] != b"WEBP":
         return ContainerCheck()
     announced = int.from_bytes(data[4:8], "little") + 8
-    return ContainerCheck(f"it has {len(data)} of {announced} bytes" if announced > len(data) else None)
+    return ContainerCheck(f"it has only {len(data)} of {announced} bytes" if announced > len(data) else None)

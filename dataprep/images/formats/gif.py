@@ -70,4 +70,4 @@ def _picture_problem(data: bytes, at: int, end: int) -> str | None:
     count = count_lzw(b"".join(pieces), code_bits, most_significant_first=False)
     if count is None or count.values == width * height:
         return None
-    return f"its compressed data decodes to {count.values} of {width * height} pixels"
+    return f"its compressed data decodes to only {count.values} of {width * height} pixels"

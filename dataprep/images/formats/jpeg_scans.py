@@ -81,7 +81,7 @@ class Scans:
         for number, component in enumerate(self._components, 1):
             incomplete = [at for at, bit in enumerate(component.arrived) if bit != 0]
             if len(incomplete) > _LAST and set(component.arrived) == {-1}:
-                return f"no scan has component {number} of {len(self._components)}"
+                return f"no scan contains component {number} of {len(self._components)}"
             if incomplete:
                 return (
                     f"its last scans are missing: {len(incomplete)} of 64 coefficients of component {number} "
@@ -99,7 +99,7 @@ class Scans:
             fits = (c for c in self._components if c.name == name and not any(c is other for other in components))
             component = next(fits, None)
             if component is None:
-                raise ScanProblem(f"scan {self._number} is of a component that the frame header does not have")
+                raise ScanProblem(f"scan {self._number} has a component that is missing from the frame header")
             components.append(component)
         if not self._progressive:
             # libjpeg reads a sequential scan in full, whatever its header says here.

@@ -98,7 +98,7 @@ def png_stream_problem(data: bytes) -> tuple[str, str] | None:
 
 
 EXTRA_DATA = ("png_extra_data", "other data follows its compressed pixels")
-_TOO_FEW = ("truncated", "its compressed pixels are fewer than its size requires")
+_TOO_FEW = ("truncated", "it has fewer compressed pixels than its size requires")
 _INFLATE_PIECE = 1 << 20
 
 

@@ -62,7 +62,7 @@ def check_bmp_container(data: bytes, headers_only: bool = False) -> ContainerChe
     row = (width * bits + 31) // 32 * 4
     needed, available = row * abs(height), len(data) - start
     if announced >= needed + row and available >= needed + row:
-        problem = f"it announces {announced} bytes of pixels; {width} x {abs(height)} of {bits} bits have {needed}"
+        problem = f"it announces {announced} bytes of pixels, but {width} x {abs(height)} of {bits} bits need {needed}"
         return ContainerCheck(problem, checksum=True)
     has_profile = header >= _BMP_V5_HEADER
     return ContainerCheck(warnings=() if has_profile else _surplus(available - needed))
@@ -119,12 +119,12 @@ def check_ppm_container(data: bytes, headers_only: bool = False) -> ContainerChe
     at += 1  # one white space
     surplus = len(data) - at - row * height
     if surplus < 0:
-        return ContainerCheck(f"it has {len(data) - at} bytes of pixels, {width} x {height} pixels have {row * height}")
+        return ContainerCheck(f"it has {len(data) - at} bytes, but {width} x {height} pixels need {row * height}")
     rest = data[at + row * height :]
     if not rest.strip() or re.match(rb"\s*P[1-7]\s", rest):
         return ContainerCheck(warnings=("several_pictures",) if rest.strip() else ())
     if surplus >= max(row, 2):
-        problem = f"{surplus} bytes follow its pixels, more than a row: {width} x {height} in its header is doubtful"
+        problem = f"{surplus} bytes follow its pixels, more than a row: its size {width} x {height} is doubtful"
         return ContainerCheck(problem, checksum=True)
     return ContainerCheck(warnings=_surplus(surplus))
 

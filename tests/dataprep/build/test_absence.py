@@ -109,7 +109,7 @@ def test_source_without_its_folders_is_try_later(raw: Path, sealed: Path) -> Non
     (sealed / "dataset.json").unlink()
     unmounted(raw)
     (raw / "not mounted.txt").write_text("x")
-    with pytest.raises(TryLater, match="it seems to be absent"):
+    with pytest.raises(TryLater, match="it seems unavailable"):
         shard(raw, sealed, num_shards=3)
 
 

@@ -191,7 +191,7 @@ def test_fixed_files_are_checked_again(raw: Path, tmp_path: Path) -> None:
 
 def test_retry_without_a_job_is_reported(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataprepError, match="has no job whose rejects could be retried"):
+    with pytest.raises(DataprepError, match="has no job with rejected files to check again"):
         pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))
 
 

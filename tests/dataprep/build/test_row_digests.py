@@ -250,7 +250,7 @@ def test_a_manifest_whose_digests_are_of_another_number_of_rows_is_refused(seale
     entry = load_dataset(sealed).row_digests
     assert entry is not None
     wrong = replace(load_dataset(sealed), row_digests=replace(entry, bytes=16 * 39)).to_json()
-    with pytest.raises(ContractError, match="row_digests does not have 16 bytes per row"):
+    with pytest.raises(ContractError, match="row_digests must have 16 bytes per row"):
         Dataset.from_json(wrong)
 
 

@@ -260,7 +260,7 @@ def test_class_names_may_end_in_a_space_and_the_file_may_be_utf_16(raw: Path, tm
 def test_more_shards_than_images_are_refused(raw: Path, tmp_path: Path) -> None:
     done = shard(raw, tmp_path / "out", "--num-shards", "100000")
     assert done.exit_code == 1
-    assert "--num-shards 100000 is more than the 36 images" in done.output
+    assert "--num-shards 100000 is too large for 36 images" in done.output
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_after_some_stalls_the_others_are_not_tried(bad: Path, tmp_path: Path, m
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside", deadline=0.5)
     wake.set()
     assert list(done.not_copied) == ["cat/1.jpg", "cat/2.jpg", "cat/3.jpg"]
-    assert done.not_copied["cat/3.jpg"] == "not tried: 1 other files did not respond"
+    assert done.not_copied["cat/3.jpg"] == "not tried, because 1 other files did not respond"
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_job_is_sealed(

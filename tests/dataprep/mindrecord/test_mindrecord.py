@@ -79,7 +79,7 @@ def test_a_row_too_large_for_a_page_says_what_it_needs(tmp_path: Path) -> None:
     schema = RecordSchema("s", "any", (Field("image", "bytes"),))
     fits = SMALL.page_size - 8
     assert write(tmp_path, [{"image": b"x" * fits}], schema=schema).is_file()
-    with pytest.raises(RowTooLarge, match=r"field 'image' .* needs 32769 bytes, a page has 32768") as raised:
+    with pytest.raises(RowTooLarge, match=r"field 'image' .* needs 32769 bytes, but a page has 32768") as raised:
         write(tmp_path, [{"image": b"x" * (fits + 1)}], schema=schema)
     assert raised.value.needed == 32769
 

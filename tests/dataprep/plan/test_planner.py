@@ -49,8 +49,8 @@ def test_each_class_gives_its_share_to_val_and_test() -> None:
     made = plan(items({"cat": 50, "dog": 30, "one": 1}), val=0.1, test=0.2)
     assert made.class_rows() == {"train": [35, 21, 1], "val": [5, 3, 0], "test": [10, 6, 0]}
     assert made.warnings == [
-        "val has no image of 1 of the classes: 'one'",
-        "test has no image of 1 of the classes: 'one'",
+        "val has no image of 1 class: 'one'",
+        "test has no image of 1 class: 'one'",
     ]
 
 
@@ -68,7 +68,7 @@ def test_shards_mix_the_classes() -> None:
 
 
 def test_more_shards_than_images_are_refused() -> None:
-    with pytest.raises(DataprepError, match="--num-shards 8 is more than the 3 images"):
+    with pytest.raises(DataprepError, match="--num-shards 8 is too large for 3 images"):
         plan(items({"cat": 3}), num_shards=8, val=0.0)
 
 
@@ -132,7 +132,7 @@ def test_val_uses_the_classes_of_train() -> None:
     made = plan(found, "splits")
     assert made.classes == ("a", "c")
     assert made.class_rows() == {"train": [2, 2], "val": [0, 1]}
-    assert made.warnings == ["val has no image of 1 of the classes: 'a'"]
+    assert made.warnings == ["val has no image of 1 class: 'a'"]
 
 
 def test_a_class_that_only_val_has_is_refused() -> None:
@@ -166,5 +166,5 @@ def test_options_without_effect_give_a_warning() -> None:
     split = items({"a": 3}, "train") + items({"a": 2}, "val")
     assert plan(split, "splits").warnings == []
     assert plan(split, "splits", val=0.2).warnings == [
-        "SOURCE has its splits as folders, so --val and --test have no effect"
+        "SOURCE has split folders, so --val and --test have no effect"
     ]

@@ -202,7 +202,7 @@ def test_without_its_source_the_page_lists_refused_files_alone(
     )
     reported = report(spoilt, None, tell)
     assert with_source.pictures == reported.pictures + 1  # the cut one
-    assert reported.missing == [f"Rejected files have no pictures: {made / 'gone'} does not exist any more"]
+    assert reported.missing == [f"Rejected files have no pictures: {made / 'gone'} no longer exists"]
 
 
 def test_a_damaged_set_is_shown_as_far_as_it_can_be_read(sealed: Path) -> None:
@@ -258,7 +258,7 @@ def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
     report(sealed, tmp_path / "page.html", tell)
     report(sealed, tmp_path / "page.html", tell)
     for out, said in (
-        (sealed / "dataset.json", "exists and is not a page"),
+        (sealed / "dataset.json", "exists and is not a report page"),
         (sealed, "is a folder"),
         (tmp_path / "nowhere" / "page.html", "is not a folder"),
     ):

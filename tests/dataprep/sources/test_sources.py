@@ -134,14 +134,14 @@ def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> Non
     found = scan(files(dict.fromkeys(["train/a/1.jpg", "more/a/1.jpg", "notes.txt"], b"x")), "splits")
     assert keys(found) == ["train/a/1.jpg"]
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
-        "the folder 'more' is not named after a split; it is ignored"
+        "the folder 'more' is ignored, because its name is not that of a split"
     ]
 
 
 def test_images_outside_of_class_folders_are_left_out_with_a_word(files: Files) -> None:
     found = scan(files(dict.fromkeys(["a/1.jpg", "2.jpg", "3.PNG", "notes.txt"], b"x")))
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
-        "2 images directly in SOURCE, in no class folder, ignored; the first is '2.jpg'"
+        "ignored 2 images directly in SOURCE, outside any class folder; the first is '2.jpg'"
     ]
 
 

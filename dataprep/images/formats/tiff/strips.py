@@ -114,7 +114,7 @@ def _deflate(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     except zlib.error as error:
         return f"is damaged ({error})"
     if not strip.least <= values <= strip.most:
-        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, its size requires {strip.least}"
+        return f"inflates to {values} bytes{' or more' * (values > strip.most)}, but its size requires {strip.least}"
     # The checksum comes last: without it zeroed bytes look like pixels.
     return None if inflater.eof else "ends before its checksum"
 
@@ -125,7 +125,7 @@ def _lzw(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     count = count_lzw(strip.data, 8, most_significant_first=True)
     if count is None or not strip.least or strip.least <= count.values <= strip.most:
         return None
-    return f"decodes to {count.values} bytes, its size requires {strip.least}"
+    return f"decodes to {count.values} bytes, but its size requires {strip.least}"
 
 
 def _packbits(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
@@ -137,7 +137,7 @@ def _packbits(strip: _Strip, _tags: dict[int, tuple[int, ...]]) -> str | None:
     surplus = len(data) - at
     if not strip.least or (strip.least <= values <= strip.most and -1 <= surplus <= _PADDING):
         return None
-    return f"decodes to {values} bytes with {surplus} left over, its size requires {strip.least}"
+    return f"decodes to {values} bytes with {surplus} left over, but its size requires {strip.least}"
 
 
 _PADDING = 3  # bytes that writers add up to a word
