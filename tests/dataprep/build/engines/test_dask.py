@@ -201,7 +201,7 @@ def test_without_a_worker_the_job_ends_after_a_timeout(
 ) -> None:
     monkeypatch.setattr(engine, "WORKERS_S", 0.5)
     options: dict[str, Any] = {"engine": "dask", "dask_scheduler_file": cluster.file}
-    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start some"):
+    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start workers"):
         shard(raw, tmp_path / "out", **options)
     cluster.workers(1, DATAPREP_KILL_AT="build.row")
     cluster.await_workers(1)
