@@ -27,7 +27,7 @@ DATASET = Dataset(
 )
 
 
-def test_a_dataset_survives_its_json() -> None:
+def test_dataset_is_equal_after_a_json_round_trip() -> None:
     data = DATASET.to_json()
     assert Dataset.from_json(data) == DATASET
     assert Dataset.from_json(data).to_json() == data
@@ -76,7 +76,7 @@ def test_a_shard_name_cannot_leave_the_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_what_is_not_json_is_rejected(data: bytes) -> None:
+def test_data_that_is_not_json_is_rejected(data: bytes) -> None:
     with pytest.raises(ContractError, match=r"dataset\.json"):
         Dataset.from_json(data)
 

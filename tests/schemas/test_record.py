@@ -8,7 +8,7 @@ from schemas.record import Field, RecordSchema, load_schema, schema_names
 
 
 @pytest.mark.parametrize("name", schema_names())
-def test_schemas_of_the_package_survive_json(name: str) -> None:
+def test_schemas_of_the_package_are_equal_after_a_json_round_trip(name: str) -> None:
     schema = load_schema(name)
     assert RecordSchema.from_dict(json.loads(json.dumps(schema.to_dict())), "x") == schema
     assert schema.name == name
