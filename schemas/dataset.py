@@ -1,6 +1,6 @@
 """dataset.json: the sealed manifest of a dataset folder, written last.
 
-It is deterministic (no clock, no host name), so the sha256 of the file is the identity of the data.
+The file is deterministic (no clock, no host name), so its sha256 is the identity of the data.
 """
 
 import errno

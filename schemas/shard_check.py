@@ -113,7 +113,7 @@ def _check_fields(header: dict[str, Any], length: int, name: str) -> tuple[int, 
     if length + _PREFIX.size > sizes[0]:
         raise ContractError(f"{where} is longer than its 'header_size'")
     if take(header, "compression_size", int, where) < 0 or header.get("statistics") is not None:
-        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that no dataset of 'dataprep shard' has")
+        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that 'dataprep shard' never writes")
     return sizes[0], sizes[1]
 
 

@@ -95,8 +95,8 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.argument("source", type=FOLDER)
 @click.argument("out", type=PATH)
 @click.option("--layout", type=click.Choice(["auto", "classes", "splits"]), default="auto", show_default=True,
-              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect it, "
-                   "and stop if it is ambiguous.")
+              help="classes: SOURCE/<class>/...; splits: SOURCE/{train,val,test}/<class>/...; auto: detect the "
+                   "layout, and stop if SOURCE is ambiguous.")
 @click.option("--schema", default="classification", show_default=True,
               help="Record schema: a built-in name or a JSON file.")
 @click.option("--classes", type=FILE, help="File with one class name per line, in label order.")
@@ -127,7 +127,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--strip-metadata", is_flag=True,
               help="Remove EXIF (with GPS), XMP, text and comments from the images; pixels do not change.")
 @click.option("--min-side", type=click.IntRange(1), default=1, show_default=True,
-              help="Reject images with fewer pixels on the short side.")
+              help="Reject images whose short side has fewer pixels than this.")
 @click.option("--max-aspect", type=click.FloatRange(1),
               help="Reject images whose long side exceeds this multiple of the short side.")
 @click.option("--max-pixels", type=click.IntRange(1), default=178_956_970, show_default=True,
@@ -162,7 +162,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--retry-rejects", is_flag=True, help="Re-check rejected files after you have fixed them.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace the sealed dataset in OUT when the new one is complete.")
-@click.option("--restart", is_flag=True, help="Delete the shards of the unfinished job in OUT and plan it again.")
+@click.option("--restart", is_flag=True, help="Delete the shards of the unfinished job in OUT and plan the job again.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
               help="TOML file with option values. Command-line options override it; a repeated option replaces the "

@@ -33,7 +33,7 @@ def is_deep(image: ImageFile.ImageFile) -> bool:
 
 
 def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
-    """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
+    """Return grey pixels of more than eight bits in mode L, or LA if one value is transparent; None for others.
 
     Values of known depth are shifted, as in the trainer's decoder (Pillow's own convert clips at 255). Pillow inverts
     white-is-zero TIFFs of up to eight bits; deeper TIFFs are inverted here.
@@ -62,7 +62,7 @@ def note_low_range(notes: Notes, largest: int) -> None:
 
 
 def _stored_values(image: Image.Image, source: str) -> NDArray[Any] | None:
-    """Return deep grey values in the dtype of the file; None for other pixels.
+    """Return grey values of more than eight bits in the dtype of the file; None for other pixels.
 
     The dtype is uint16 if the value range is known.
     """

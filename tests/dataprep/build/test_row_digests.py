@@ -219,7 +219,7 @@ def test_a_set_that_was_sealed_without_digests_is_checked_and_salvaged(
         assert [row.key for row in verdict.damaged[SHARD]] == [key]
         assert (saved.lost["train"], saved.unknown) == (1, [])
     else:
-        assert "the set was sealed without row_digests.bin" in verdict.problems[0]
+        assert "the dataset was sealed without row_digests.bin" in verdict.problems[0]
         assert saved.unchecked["train"] > 0
     assert verify(tmp_path / "saved").problems == []
 
