@@ -89,7 +89,7 @@ def use_config_file(context: click.Context, path: Path, known: Iterable[str]) ->
 
 
 def _check_value(option: click.Parameter, context: click.Context, path: Path, key: str, value: Any) -> None:
-    """Convert the value here, where the error can name the file."""
+    """Check the value of `key`. Raises click.UsageError, which names the file, if its option rejects it."""
     if getattr(option, "multiple", False) and not isinstance(value, list):
         raise click.UsageError(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
     try:

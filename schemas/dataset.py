@@ -76,7 +76,7 @@ class Split:
             shards=tuple(Shard.from_dict(shard, f"{where}, shard {i}") for i, shard in enumerate(shards)),
         )
         if not take(value, "rows", int, where) == split.rows == sum(split.class_rows):
-            raise ContractError(f"{where}: rows differs from the sum of the shards' rows or of class_rows")
+            raise ContractError(f"{where}: 'rows' differs from the sum of the shards' rows or of 'class_rows'")
         return split
 
     def to_dict(self) -> dict[str, object]:
@@ -225,7 +225,7 @@ class Dataset:
             for key in getattr(self, name):
                 take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
-            raise ContractError(f"{where}: found differs from written + rejected + ignored")
+            raise ContractError(f"{where}: 'found' differs from written + rejected + ignored")
         if self.row_digests is not None and self.row_digests.bytes != ROW_DIGEST_BYTES * self.written:
             raise ContractError(f"{where}: row_digests must have {ROW_DIGEST_BYTES} bytes per row")
         for name, split in self.splits.items():

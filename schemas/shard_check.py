@@ -53,7 +53,7 @@ class _Group:
 
 
 def shard_problem(folder: Path, shard: Shard, schema: RecordSchema) -> str | None:
-    """Return a sentence on the first contradiction of dataset.json by the header or index; None if they agree.
+    """Return a sentence on the first contradiction between dataset.json and the header or index; None if they agree.
 
     Reads the header and the index but no rows. Raises OSError.
     """

@@ -233,8 +233,8 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
 @main.command(short_help="Show the content of a dataset or one record.")
 @click.argument("path", type=PathType(path_type=Path, exists=True))
 @click.option("--split", help="Split: train, val or test.  [default: the first split]")
-@click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
-@click.option("--key", help="Show the record with this key.")
+@click.option("--row", type=click.IntRange(0), help="Number of the row to show, from 0.")
+@click.option("--key", help="Key of the record to show.")
 @click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 def inspect(path: Path, split: str | None, row: int | None, key: str | None, save: Path | None, as_json: bool) -> None:

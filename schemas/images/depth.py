@@ -158,7 +158,7 @@ def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
 def combine_bytes(high: Image.Image, low: Image.Image, bits: int, notes: Notes) -> Image.Image:
     """Combine the high and low bytes of the same colours, and shift values of `bits` bits down to eight bits.
 
-    Alpha keeps its high byte, since it uses all bits.
+    Alpha keeps its high byte, since alpha uses all bits.
     """
     values = np.asarray(high).astype(np.uint16) << 8 | np.asarray(low)
     colours = values[:, :, :3]

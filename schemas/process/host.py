@@ -72,7 +72,7 @@ def allow_open_files(wanted: int) -> None:
 
 
 def instruction_set(root: Path = Path("/")) -> str | None:
-    """Return the widest of INSTRUCTION_SETS that the CPU has; None if it is not x86 or unknown."""
+    """Return the widest of INSTRUCTION_SETS that the CPU has; None if the CPU is unknown or not x86."""
     flags = _cpu_flags(root)
     widest = None
     for name, needed in INSTRUCTION_SETS.items():

@@ -98,7 +98,7 @@ def _traceback_modules(error: BaseException | None) -> Iterator[tuple[str, str]]
 
 
 def _user_folder(path: str) -> str | None:
-    """Return the folder of sys.path that contains the module `path`; None for a module of Python, a package or ours."""
+    """Return the folder of sys.path that contains the module `path`; else None (Python, packages, this program)."""
     if not path.endswith((".py", ".so")):  # a console script, whose folder is on the path too
         return None
     folder = os.path.dirname(os.path.abspath(path))

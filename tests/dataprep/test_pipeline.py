@@ -199,7 +199,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
     assert (summary.built, summary.shards) == (4, 4)
     assert [set(causes.values()) for causes in progress.causes] == [
         {"not built yet"},
-        {"to leave out faulty or equal images"},
+        {"to exclude bad or duplicate images"},
     ]
     assert len(progress.names) == 5
 

@@ -56,7 +56,7 @@ def resealed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"found": 7}, "found differs from written"),
+        ({"found": 7}, "'found' differs from written"),
         ({"classes": ["cat"]}, "split 'train' does not fit the classes"),
         ({"classes": "cat"}, "'classes' is 'cat', expected list"),
         ({"splits": {"train": 3}}, "'train' is 3, expected dict"),
