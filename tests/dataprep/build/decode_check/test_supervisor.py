@@ -103,7 +103,7 @@ def test_image_that_alone_crashes_or_hangs_two_new_children_is_rejected(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
 def test_third_unexplained_child_loss_ends_the_job_with_exit_code_75(check: Check, tmp_path: Path, act: str) -> None:
-    with pytest.raises(TryLater, match="was lost 3 times on shard, and no image is the cause"):
+    with pytest.raises(TryLater, match="ended unexpectedly 3 times on shard, and no image is the cause"):
         check(act)
     # Some losses are counted before the next child is started.
     assert len(os.listdir(tmp_path / "started")) in (3, 4)
