@@ -71,7 +71,7 @@ def _is_away(path: str | os.PathLike[str]) -> bool:
 def use_config_file(context: click.Context, path: Path, known: Iterable[str]) -> None:
     """Make the values of a TOML file the defaults of a command: default < file < flag.
 
-    `known` names the options (with underscores) that the file may have. Those of other commands are not checked.
+    `known` names the options (with underscores) that the file may have. Options of other commands are not checked.
     Raises click.UsageError for a file that cannot be read, an unknown key and a value that its option does not accept.
     """
     try:
@@ -89,7 +89,7 @@ def use_config_file(context: click.Context, path: Path, known: Iterable[str]) ->
 
 
 def _check_value(option: click.Parameter, context: click.Context, path: Path, key: str, value: Any) -> None:
-    """Convert the value here, where the error can name the file."""
+    """Check the value of `key`. Raises click.UsageError, which names the file, if its option rejects it."""
     if getattr(option, "multiple", False) and not isinstance(value, list):
         raise click.UsageError(f"{path}: '{key}' takes a list, as in {key} = [{json.dumps(str(value))}]")
     try:
@@ -100,7 +100,7 @@ def _check_value(option: click.Parameter, context: click.Context, path: Path, ke
 
 
 def replaced_lists(context: click.Context) -> list[str]:
-    """Return a warning for each list of the --config file that a repeatable flag replaces; click does not join them."""
+    """Return a warning for each list of the --config file that a repeatable flag replaces; click never joins lists."""
     file, in_file = context.meta.get(_CONFIG_FILE), context.default_map or {}
     warnings = []
     for option in context.command.params:

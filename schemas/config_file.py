@@ -12,7 +12,7 @@ from schemas.storage.text_file import Unusable, read_text
 def read_options(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """Return the keys and values of a file. Keys are option names, written with dashes or underscores.
 
-    Raises Unusable if the file cannot be read, is not TOML or has a key that is not `known` (with underscores).
+    Raises Unusable if the file cannot be read, is not TOML or has a key that is not in `known` (with underscores).
     """
     toml = _toml_reader()
     try:

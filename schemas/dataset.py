@@ -1,6 +1,6 @@
 """dataset.json: the sealed manifest of a dataset folder, written last.
 
-It is deterministic (no clock, no host name), so the sha256 of the file is the identity of the data.
+The file is deterministic (no clock, no host name), so its sha256 is the identity of the data.
 """
 
 import errno
@@ -79,7 +79,7 @@ class Split:
             shards=tuple(Shard.from_dict(shard, f"{where}, shard {i}") for i, shard in enumerate(shards)),
         )
         if take(value, "rows", int, where) != split.rows:
-            raise ContractError(f"{where}: rows differs from the sum of the shards' rows")
+            raise ContractError(f"{where}: 'rows' differs from the sum of the shards' rows")
         return split
 
     def to_dict(self) -> dict[str, object]:
@@ -228,7 +228,7 @@ class Dataset:
             for key in getattr(self, name):
                 take(dict(getattr(self, name)), key, int, f"{where}: {name}")
         if self.found != self.written + sum(self.rejected.values()) + sum(self.ignored.values()):
-            raise ContractError(f"{where}: found differs from written + rejected + ignored")
+            raise ContractError(f"{where}: 'found' differs from written + rejected + ignored")
         if self.row_digests is not None and self.row_digests.bytes != ROW_DIGEST_BYTES * self.written:
             raise ContractError(f"{where}: row_digests must have {ROW_DIGEST_BYTES} bytes per row")
         for name, split in self.splits.items():

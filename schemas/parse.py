@@ -16,7 +16,7 @@ def loads(data: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{where} is not valid JSON ({error}); restore it from a copy, or shard again") from None
     if not isinstance(value, dict):
-        raise ContractError(f"{where} is a {type(value).__name__}, expected a JSON object")
+        raise ContractError(f"{where} is a {type(value).__name__}, not a JSON object")
     return value
 
 

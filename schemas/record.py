@@ -21,7 +21,7 @@ SCHEMAS = Path(__file__).parent / "records"  # <kind>.json: the schema of each r
 
 @dataclass(frozen=True)
 class Field:
-    """One column. `shape` makes a numeric field an array; -1 is a free dimension."""
+    """A column. `shape` makes a numeric field an array; -1 is a free dimension."""
 
     name: str
     type: str
@@ -46,7 +46,7 @@ class Field:
         if self.type not in NUMERIC or not valid:
             raise ContractError(
                 f"field '{self.name}' has shape {list(shape)}: "
-                "only numeric fields can have one, with positive sizes and at most one -1"
+                "only numeric fields can have a shape, of positive sizes and at most one -1"
             )
 
     @property

@@ -53,7 +53,7 @@ class _Group:
 
 
 def shard_problem(folder: Path, shard: Shard, schema: RecordSchema) -> str | None:
-    """Return a sentence on the first contradiction of dataset.json by the header or index; None if they agree.
+    """Return a sentence on the first contradiction between dataset.json and the header or index; None if they agree.
 
     Reads the header and the index but no rows. Raises OSError.
     """
@@ -113,7 +113,7 @@ def _check_fields(header: dict[str, Any], length: int, name: str) -> tuple[int, 
     if length + _PREFIX.size > sizes[0]:
         raise ContractError(f"{where} is longer than its 'header_size'")
     if take(header, "compression_size", int, where) < 0 or header.get("statistics") is not None:
-        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that no dataset of 'dataprep shard' has")
+        raise ContractError(f"{where} has 'statistics' or a 'compression_size' that 'dataprep shard' never writes")
     return sizes[0], sizes[1]
 
 

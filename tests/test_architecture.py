@@ -194,7 +194,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
             assert node.end_lineno - node.lineno < 60, f"{name(path)}: {node.name}"
 
 
-def test_what_differs_by_device_sits_in_one_package() -> None:
+def test_device_specific_calls_are_in_one_file() -> None:
     marks = ("set_device", "device_context", "set_context")
     users = {name(p) for p in MODULES if any(mark in p.read_text() for mark in marks)}
     assert users <= {"trainer/device/context.py"}

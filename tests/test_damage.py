@@ -61,7 +61,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_set_is_refused_in_a_sentence(out: Path, damage: str) -> None:
+def test_damaged_dataset_is_rejected_in_one_sentence(out: Path, damage: str) -> None:
     check_files(out, load_dataset(out), "train", full=False)
     DAMAGE[damage](out)
     with pytest.raises(ContractError, match=r"train\.mindrecord|dataset\.json|is not sealed"):

@@ -19,7 +19,7 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```(?:bash|toml|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_command_reference_is_what_the_commands_say() -> None:
+def test_command_reference_equals_the_help_of_the_commands() -> None:
     reference = runpy.run_path(str(ROOT / "scripts" / "cli_reference.py"))["reference"]
     assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run: python scripts/cli_reference.py"
 
@@ -35,7 +35,7 @@ def test_the_chinese_readme_has_the_same_sections_tables_and_names() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_and_files_that_a_page_names_are_there(page: Path) -> None:
+def test_links_and_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text()
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / link).exists(), link
@@ -43,7 +43,7 @@ def test_links_and_files_that_a_page_names_are_there(page: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_the_schema_in_the_documents_is_one(tmp_path: Path) -> None:
+def test_schema_in_the_documents_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(
         r"^```json\n(.*?)^```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL | re.MULTILINE
     )

@@ -84,7 +84,7 @@ def names(browser: Browser) -> list[str]:
     return [row.text for row in browser.find_all("#fruit tbody th") if row.is_displayed()]
 
 
-def test_a_page_loads_nothing_and_complains_of_nothing(browser: Browser, page: Path) -> None:
+def test_page_loads_nothing_and_logs_no_errors(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.requests() == []
     assert browser.errors() == []
@@ -112,7 +112,7 @@ def test_a_heading_sorts_its_table_both_ways_and_says_so(browser: Browser, page:
     assert names(browser) == [HOSTILE, "apple", "Apple tart", "pear"]
 
 
-def test_a_search_hides_what_does_not_hold_every_word_and_counts(browser: Browser, page: Path) -> None:
+def test_search_hides_rows_without_every_word_and_counts_the_rest(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.find("#fruit-search").send_keys("TART app")
     assert names(browser) == ["Apple tart"]
@@ -123,7 +123,7 @@ def test_a_search_hides_what_does_not_hold_every_word_and_counts(browser: Browse
     assert browser.find("#fruit-count").get_attribute("aria-live") == "polite"
 
 
-def test_a_picture_is_enlarged_and_left_by_keyboard_alone(browser: Browser, page: Path) -> None:
+def test_picture_is_enlarged_and_closed_by_keyboard(browser: Browser, page: Path) -> None:
     browser.open(page)
     thumbs = browser.find_all(".thumb")
     browser.driver.execute_script("arguments[0].focus()", thumbs[0])
@@ -140,7 +140,7 @@ def test_a_picture_is_enlarged_and_left_by_keyboard_alone(browser: Browser, page
     assert browser.driver.switch_to.active_element == thumbs[0]
 
 
-def test_the_first_stop_of_the_keyboard_skips_to_the_content(browser: Browser, page: Path) -> None:
+def test_first_tab_stop_skips_to_the_content(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.press("TAB")
     assert browser.driver.switch_to.active_element.text == "Skip to the content"
@@ -152,7 +152,7 @@ def colour(browser: Browser, selector: str, of: str) -> str:
     return str(browser.find(selector).value_of_css_property(of))
 
 
-def test_the_systems_theme_holds_until_another_is_chosen(browser: Browser, page: Path) -> None:
+def test_theme_of_the_system_applies_until_another_is_chosen(browser: Browser, page: Path) -> None:
     browser.open(page, dark=True)
     browser.driver.execute_script("localStorage.clear()")
     browser.open(page)
@@ -168,7 +168,7 @@ def test_the_systems_theme_holds_until_another_is_chosen(browser: Browser, page:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_can_be_told_from_what_is_behind_it(browser: Browser, page: Path, dark: bool) -> None:
+def test_text_has_sufficient_contrast(browser: Browser, page: Path, dark: bool) -> None:
     browser.open(page, dark=dark)
     ground = luminance(colour(browser, "thead th", "background-color"))
     for selector in ("#fruit tbody th", ".note", "a", "figcaption", "thead button"):
@@ -184,12 +184,12 @@ def luminance(rgba: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_a_phone_shows_the_page_without_moving_it_sideways(browser: Browser, page: Path) -> None:
+def test_page_on_a_phone_needs_no_horizontal_scrolling(browser: Browser, page: Path) -> None:
     browser.open(page, width=PHONE)
     assert browser.overflow() == 0
 
 
-def test_headings_are_in_order_and_tables_say_what_they_are(browser: Browser, page: Path) -> None:
+def test_headings_are_in_order_and_tables_have_captions(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert [heading.tag_name for heading in browser.find_all("h1, h2, h3")] == ["h1", "h2", "h2"]
     assert browser.find("#fruit caption").text == "Fruit"

@@ -51,7 +51,7 @@ def on_a_terminal(name: str, *arguments: str, **environment: str) -> str:
         ("trainer", ["run", "nowhere"], "nowhere"),
     ],
 )
-def test_every_error_is_one_line_of_one_shape(name: str, arguments: list[str], says: str) -> None:
+def test_every_error_is_one_line_in_the_same_form(name: str, arguments: list[str], says: str) -> None:
     done = program(name, *arguments)
     assert done.returncode in (1, 2, 3)
     assert done.stdout == ""

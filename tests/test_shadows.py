@@ -38,7 +38,7 @@ def put(folder: Path, name: str, text: str = "") -> Path:
 @pytest.mark.parametrize(
     "name", ["schemas.py", "schemas", "click.py", "numpy.py", "PIL", "tqdm.py", "mindspore.py", "json.py"]
 )
-def test_a_file_in_the_way_is_one_sentence(tmp_path: Path, program: str, way: str, name: str) -> None:
+def test_shadowing_file_is_reported_in_one_sentence(tmp_path: Path, program: str, way: str, name: str) -> None:
     path = put(tmp_path, name)
     shadows, folder = (tmp_path, None) if way == "PYTHONPATH" else (None, tmp_path)
     code, out, said = run(program, shadows, "--help", module_in=folder)
@@ -50,7 +50,7 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path, program: str, way: st
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["dataprep", "trainer"])
 @pytest.mark.parametrize("kind", ["", ".py"])
-def test_a_package_called_like_the_program_is_noticed_by_the_console_script(
+def test_package_with_the_name_of_the_program_is_reported_by_the_console_script(
     tmp_path: Path, program: str, kind: str
 ) -> None:
     path = put(tmp_path, program + kind)
@@ -61,7 +61,7 @@ def test_a_package_called_like_the_program_is_noticed_by_the_console_script(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "name"), [("dataprep", "trainer"), ("trainer", "dataprep"), ("dataprep", "test")])
-def test_what_a_program_does_not_need_may_be_there(tmp_path: Path, program: str, name: str) -> None:
+def test_file_that_shadows_an_unneeded_module_is_accepted(tmp_path: Path, program: str, name: str) -> None:
     put(tmp_path, name)
     assert run(program, tmp_path, "--version")[0] == 0
     assert run(program, None, "--version", module_in=tmp_path)[0] == 0
@@ -74,7 +74,7 @@ def test_a_file_that_fails_while_it_is_loaded_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_only_mindspore_needs_is_named_when_it_cannot_be_imported(tmp_path: Path) -> None:
+def test_file_that_shadows_a_module_of_mindspore_is_named_if_the_import_fails(tmp_path: Path) -> None:
     path = put(tmp_path, "dill.py", "from . import mine\n")
     (tmp_path / "set").mkdir()
     code, _, said = run("trainer", tmp_path, "predict", "run", str(tmp_path / "set"))
@@ -87,7 +87,7 @@ def test_a_copy_of_a_package_on_the_path_is_no_obstacle(tmp_path: Path) -> None:
     assert run("dataprep", tmp_path, "--version")[0] == 0
 
 
-def test_an_error_of_our_own_is_blamed_on_no_script_or_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_error_is_not_attributed_to_a_script_or_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in ("click", "my_model.py"):  # the first is a console script without an ending
         with pytest.raises(ValueError, match="ours") as error:

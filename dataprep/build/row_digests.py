@@ -76,7 +76,7 @@ class SealedDigests:
     @property
     def unknown(self) -> str:
         """The reason why row digests are unknown."""
-        return f"{self.problem or f'the set was sealed without {ROW_DIGESTS}'}, and this copy has no records in .work"
+        return f"{self.problem or f'the dataset was sealed without {ROW_DIGESTS}'}, and .work is missing or incomplete"
 
     def _find_problem(self, dataset: Dataset, full: bool) -> str | None:
         if dataset.row_digests is None:

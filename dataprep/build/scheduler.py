@@ -243,13 +243,13 @@ def causes(plan: Plan, work: Workdir, missing: list[PlannedShard], deaths: Count
         receipt = receipts.get(shard.name)
         if receipt is not None:
             return (
-                "pages too small" if receipt.geometry != sizes[shard.split] else "to leave out faulty or equal images"
+                "pages too small" if receipt.geometry != sizes[shard.split] else "to exclude bad or duplicate images"
             )
         if deaths[shard.name]:
             return "worker process killed or short of memory"
         why = work.why_missing(shard.name)
         if why == "not built yet" and work.notes("excluded").get(shard.name):
-            return "to leave out faulty or equal images"
+            return "to exclude bad or duplicate images"
         return "to check rejected files again" if why == "not built yet" and shard.name in fixed else why
 
     return {shard: cause(shard) for shard in missing}

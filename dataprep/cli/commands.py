@@ -120,7 +120,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--strip-metadata", is_flag=True,
               help="Remove EXIF (with GPS), XMP, text and comments from the images; pixels do not change.")
 @click.option("--min-side", type=click.IntRange(1), default=1, show_default=True,
-              help="Reject images with fewer pixels on the short side.")
+              help="Reject images whose short side has fewer pixels than this.")
 @click.option("--max-aspect", type=click.FloatRange(1),
               help="Reject images whose long side exceeds this multiple of the short side.")
 @click.option("--max-pixels", type=click.IntRange(1), default=Policy.max_pixels, show_default=True,
@@ -157,7 +157,7 @@ def sample(folder: Path, images: int, classes: int, seed: int) -> None:
 @click.option("--retry-rejects", is_flag=True, help="Re-check rejected files after you have fixed them.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace the sealed dataset in OUT when the new one is complete.")
-@click.option("--restart", is_flag=True, help="Delete the shards of the unfinished job in OUT and plan it again.")
+@click.option("--restart", is_flag=True, help="Delete the shards of the unfinished job in OUT and plan the job again.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("--config", type=FILE, is_eager=True, expose_value=False, callback=load_config,
               help="TOML file with option values. Command-line options override it; a repeated option replaces the "
@@ -231,8 +231,8 @@ def _check_depth(bits: int, limits: tuple[float, float] | None) -> None:
 @main.command(short_help="Show the content of a dataset or one record.")
 @click.argument("path", type=PathType(path_type=Path, exists=True))
 @click.option("--split", help="Split: train, val or test.  [default: the first split]")
-@click.option("--row", type=click.IntRange(0), help="Show this row of the split.")
-@click.option("--key", help="Show the record with this key.")
+@click.option("--row", type=click.IntRange(0), help="Number of the row to show, from 0.")
+@click.option("--key", help="Key of the record to show.")
 @click.option("--save", type=PathType(path_type=Path, dir_okay=False), help="Write the record's image to this file.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 def inspect(path: Path, split: str | None, row: int | None, key: str | None, save: Path | None, as_json: bool) -> None:

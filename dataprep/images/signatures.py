@@ -5,7 +5,7 @@ import struct
 
 from schemas.images.placeholders import describe_text
 
-UNKNOWN = "data in no known image format"
+UNKNOWN = "data in an unknown format"
 # Formats that are read.
 _READ = (
     b"\xff\xd8\xff",

@@ -157,7 +157,7 @@ def _bracket(token: str) -> str:
     for match in re.finditer(r"\[:(\w+):\]|\\(.)|(.)", body, re.DOTALL):
         if match[1]:
             if match[1] not in _CLASSES:
-                raise re.error(f"unknown class [:{match[1]}:]")
+                raise re.error(f"unknown character class [:{match[1]}:]")
             parts.append(_CLASSES[match[1]])
         elif match[3] == "-" and 0 < match.start() < len(body) - 1:
             parts.append("-")

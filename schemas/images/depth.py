@@ -33,7 +33,7 @@ def is_deep(image: ImageFile.ImageFile) -> bool:
 
 
 def to_eight_bit_grey(image: Image.Image, source: str, policy: Policy, notes: Notes) -> Image.Image | None:
-    """Return deep grey pixels in mode L, or LA if one value is transparent; None for other pixels.
+    """Return grey pixels of more than eight bits in mode L, or LA if one value is transparent; None for others.
 
     Values of known depth are shifted, as in the trainer's decoder (Pillow's own convert clips at 255). Pillow inverts
     white-is-zero TIFFs of up to eight bits; deeper TIFFs are inverted here.
@@ -62,7 +62,7 @@ def note_low_range(notes: Notes, largest: int) -> None:
 
 
 def _stored_values(image: Image.Image, source: str) -> NDArray[Any] | None:
-    """Return deep grey values in the dtype of the file; None for other pixels.
+    """Return grey values of more than eight bits in the dtype of the file; None for other pixels.
 
     The dtype is uint16 if the value range is known.
     """
@@ -158,7 +158,7 @@ def open_low_bytes(image: ImageFile.ImageFile) -> Image.Image:
 def combine_bytes(high: Image.Image, low: Image.Image, bits: int, notes: Notes) -> Image.Image:
     """Combine the high and low bytes of the same colours, and shift values of `bits` bits down to eight bits.
 
-    Alpha keeps its high byte, since it uses all bits.
+    Alpha keeps its high byte, since alpha uses all bits.
     """
     values = np.asarray(high).astype(np.uint16) << 8 | np.asarray(low)
     colours = values[:, :, :3]

@@ -1,7 +1,6 @@
 """Apply the pixel policy to an image: orientation, bit depth, colour profile, size, background.
 
-`dataprep shard` and `trainer predict` both call this only implementation, so a model gets the same pixels as in
-training.
+`dataprep shard` and `trainer predict` share this implementation, so a model gets the same pixels as in training.
 """
 
 import functools

@@ -61,7 +61,7 @@ def is_needed(kind: bytes) -> bool:
 
 
 def bad_extras(data: bytes) -> list[tuple[int, int]]:
-    """Return (start, end) of each chunk that pixels do not need and that is damaged or too large for decoders."""
+    """Return (start, end) of each chunk that pixels do not need if it is damaged or too large for decoders."""
     bad, text_bytes, texts = [], 0, 0
     animated = any(kind == b"acTL" and size == 8 for _, kind, size in chunks(data))
     for at, kind, size in chunks(data):

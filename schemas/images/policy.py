@@ -10,7 +10,7 @@ class Policy:
     """Which images are accepted, and what is done to their pixels.
 
     `check` is decode (every image is read to its last byte) or header (pixels that need not change are not read, as in
-    other shard writers). `resize` is the short side in pixels, or None; `quality` is that of JPEG, 1 to 100. `icc` is
+    other shard writers). `resize` is the short side in pixels or None, `quality` the JPEG quality, 1 to 100. `icc` is
     ignore (as the trainer's decoder does) or convert (to sRGB), `animation` is first (frame or page) or reject.
     `max_aspect` is the long side divided by the short side. `strip_metadata` removes EXIF, XMP, comments and the like
     from files that pass through; re-encoded files have no metadata.

@@ -23,7 +23,7 @@ INSTRUCTION_SETS = {
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Return the number of cores that this process may use: its CPU affinity, or a control group's quota if lower."""
+    """Return the number of cores that this process may use, limited by its CPU affinity and control groups."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in _control_groups(root, "cpu"):
         for quota, period in _cpu_quotas(folder):
@@ -72,7 +72,7 @@ def allow_open_files(wanted: int) -> None:
 
 
 def instruction_set(root: Path = Path("/")) -> str | None:
-    """Return the widest of INSTRUCTION_SETS that the CPU has; None if it is not x86 or unknown."""
+    """Return the widest of INSTRUCTION_SETS that the CPU has; None if the CPU is unknown or not x86."""
     flags = _cpu_flags(root)
     widest = None
     for name, needed in INSTRUCTION_SETS.items():
@@ -91,7 +91,7 @@ def _available_memory(root: Path) -> int:
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and its parents, in versions 2 and 1."""
+    """Yield the folders of this process's control group and its parents, for cgroup versions 2 and 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -60,7 +60,7 @@ def has_room(size: int) -> bool:
     """Return True if this process can allocate `size` bytes.
 
     Covers limits on the address space and the data segment (`ulimit -v`, `-d`; batch systems set them) and strict
-    overcommit. No page is touched, so the limit of a control group is not covered; the kernel kills the process there.
+    overcommit. No page is touched, so control groups are not covered: the kernel kills a process at their limit.
     """
     try:
         mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE).close()

@@ -15,8 +15,8 @@ _c_library = ctypes.CDLL(None)
 class NativeStderr:
     """Context manager that redirects file descriptor 2 to a file in memory, which `take` reads.
 
-    It affects all threads of the process, so only one instance may be active at a time. It also captures
-    Python's sys.stderr.
+    The redirection affects all threads of the process, so only one instance may be active. Python's
+    sys.stderr is captured too.
     """
 
     def __init__(self) -> None:

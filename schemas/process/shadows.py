@@ -20,7 +20,7 @@ _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 def obstacle(*packages: str) -> str | None:
-    """Return a sentence that names a file that shadows one of `packages` or a package that they need; else None."""
+    """Return a sentence that names a file that shadows one of `packages` or of their dependencies; else None."""
     for name in packages:
         path = _origin(name)
         if path and not os.path.samefile(os.path.join(_HOME, name), os.path.dirname(path)):
@@ -38,7 +38,7 @@ def loaded() -> str | None:
 
 
 def cause(error: BaseException) -> str | None:
-    """Return a sentence that names a file that shadows a module and so may be the cause of `error`; else None."""
+    """Return a sentence that names a file that may have caused `error` by shadowing a module; else None."""
     return _replaced((name, path) for name, path in [*_traceback_modules(error), *_loaded()] if name not in _PARTS)
 
 
@@ -98,7 +98,7 @@ def _traceback_modules(error: BaseException | None) -> Iterator[tuple[str, str]]
 
 
 def _user_folder(path: str) -> str | None:
-    """Return the folder of sys.path that contains the module `path`; None for a module of Python, a package or ours."""
+    """Return the folder of sys.path that contains the module `path`; else None (Python, packages, this program)."""
     if not path.endswith((".py", ".so")):  # a console script, whose folder is on the path too
         return None
     folder = os.path.dirname(os.path.abspath(path))

@@ -1,7 +1,7 @@
 """Signals that ask a program to stop, and the exit codes for them.
 
 Schedulers announce the end of a job in several ways: SIGTERM; SIGUSR1 or SIGUSR2 some minutes before (Slurm, SGE);
-SIGXCPU for used-up CPU time; SIGHUP when a terminal closes. Both programs treat them alike.
+SIGXCPU for used-up CPU time; SIGHUP when a terminal closes. Both programs treat these signals alike.
 """
 
 import signal

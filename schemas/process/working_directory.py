@@ -6,7 +6,7 @@ _problem: str | None = None  # of the directory in which this process was starte
 
 
 def leave_unusable_directory() -> None:
-    """Change to the root folder if the working directory is unusable: workers and MindSpore need a usable one.
+    """Change to the root folder if the working directory is unusable, since workers and MindSpore need one that works.
 
     Call it once, before any path is used; directory_problem() then rejects relative paths.
     """

@@ -80,7 +80,7 @@ def files_below(folder: Path) -> list[Path]:
 
 @until_uninterrupted
 def write_whole(path: Path, data: str | bytes) -> None:
-    """Write a file atomically and sync it, text as UTF-8; a device is written directly.
+    """Write text (as UTF-8) or bytes to a file atomically, and sync the file; a device is written directly.
 
     Surrogates in text, from file names that are not UTF-8, are written as their bytes.
     """

@@ -1,4 +1,4 @@
-"""Convert disk errors that SQLite reports to OSError."""
+"""Convert SQLite's disk errors to OSError."""
 
 import errno
 import sqlite3

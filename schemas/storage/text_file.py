@@ -1,4 +1,4 @@
-"""Read small text files that people write: class lists and TOML options, from any editor."""
+"""Read small text files written by users in any editor: class lists and TOML options."""
 
 import codecs
 from pathlib import Path

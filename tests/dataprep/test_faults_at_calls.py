@@ -32,7 +32,7 @@ POINTS = {"shard": 12, "overwrite": 6, "retry-rejects": 6, "repair --salvage": 6
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
-def test_no_fault_is_a_traceback_or_loses_anything(name: str, tmp_path: Path) -> None:
+def test_no_fault_causes_a_traceback_or_lost_data(name: str, tmp_path: Path) -> None:
     try:
         faults = Faults(tmp_path.resolve())
     except NoCompiler as missing:
@@ -51,7 +51,7 @@ def test_no_fault_is_a_traceback_or_loses_anything(name: str, tmp_path: Path) ->
                 tried += 1
 
 
-def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_does_not_count_as_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "b.json").touch()
     (tmp_path / "a.json").touch()
     (tmp_path / "c").mkdir()
@@ -80,14 +80,14 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monke
         ("no such table: x", None),
     ],
 )
-def test_what_sqlite_says_of_a_disk_is_an_error_of_the_disk(text: str, number: int | None) -> None:
+def test_sqlite_disk_error_becomes_an_oserror(text: str, number: int | None) -> None:
     found = disk_error(sqlite3.OperationalError(text), "/x")  # without a code, as Python 3.10 gives it
     assert (found.errno if found else None) == number
     said = disk.explained(sqlite3.OperationalError(text), "/x")
     assert (said is None) == (number is None)
 
 
-def test_sqlite_gives_the_code_of_its_error(tmp_path: Path) -> None:
+def test_sqlite_error_has_its_code(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "x")
     database.execute("CREATE TABLE t(a)")
     database.execute("PRAGMA max_page_count = 2")
@@ -107,7 +107,7 @@ def test_a_plan_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         Plan.open(tmp_path / "plan")
 
 
-def test_what_a_signal_interrupts_is_begun_again() -> None:
+def test_interrupted_call_is_repeated() -> None:
     ends = iter([InterruptedError(errno.EINTR, "x"), InterruptedError(errno.EINTR, "x")])
 
     def work() -> str:
@@ -137,13 +137,15 @@ def test_what_a_signal_interrupts_is_begun_again() -> None:
         (errno.EUCLEAN, 1, "cannot continue at /x"),
     ],
 )
-def test_each_error_has_its_sentence_and_exit_code(number: int, code: int, says: str) -> None:
+def test_each_disk_error_has_a_message_and_an_exit_code(number: int, code: int, says: str) -> None:
     said = disk.explained(OSError(number, os.strerror(number)), "/x")
     assert said is not None
     assert (said.exit_code, says in str(said)) == (code, True)
 
 
-def test_a_file_system_that_does_not_tell_its_room_is_not_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_that_reports_no_free_space_does_not_count_as_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import shutil
     from collections import namedtuple
 
@@ -152,7 +154,7 @@ def test_a_file_system_that_does_not_tell_its_room_is_not_full(tmp_path: Path, m
     preflight.check_space(tmp_path, 1 << 40)
 
 
-def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_keeps_its_temporary_files_in_the_given_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SQLITE_TMPDIR", raising=False)
     with disk.sqlite_scratch(tmp_path):
         database = sqlite3.connect("")
@@ -165,13 +167,13 @@ def test_sqlite_keeps_its_temporary_files_where_it_is_told(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("number", [errno.EINTR, errno.EMFILE])
-def test_what_is_wrong_with_this_process_is_not_blamed_on_source(tmp_path: Path, number: int) -> None:
+def test_error_of_this_process_is_not_attributed_to_source(tmp_path: Path, number: int) -> None:
     with pytest.raises(OSError, match="why") as raised:
         check_temporary(tmp_path, ClosedFolder("cat", number, "why"))
     assert (raised.value.errno, raised.value.filename) == (number, f"{tmp_path}/cat")
 
 
-def test_a_receipt_that_is_gone_before_the_seal_is_said(
+def test_receipt_that_is_missing_at_the_seal_is_reported(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def remove(*_: Any) -> list[Any]:
@@ -183,7 +185,7 @@ def test_a_receipt_that_is_gone_before_the_seal_is_said(
         shard(raw, tmp_path / "out", num_shards=2)
 
 
-def test_a_file_that_sqlite_finds_damaged_is_one_sentence() -> None:
+def test_file_that_sqlite_finds_damaged_is_reported_in_one_sentence() -> None:
     error = disk.explained(sqlite3.DatabaseError("database disk image is malformed"), "/out")
     assert error is not None
     assert str(error).startswith("an SQLite file of /out is damaged (database disk image is malformed); try again")

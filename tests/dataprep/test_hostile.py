@@ -40,7 +40,7 @@ def read_all(out: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["train.mindrecord0", "train.mindrecord0.db", "dataset.json", "rejects.jsonl"])
-def test_a_mutated_file_is_found_in_words(sound: Path, tmp_path: Path, name: str) -> None:
+def test_mutated_file_is_reported_in_one_sentence(sound: Path, tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     out = tmp_path / "out"
     shutil.copytree(sound, out)
@@ -59,7 +59,9 @@ def test_a_mutated_file_is_found_in_words(sound: Path, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("name", ["train.mindrecord0", "train.mindrecord0.db"])
-def test_the_reader_of_a_mutated_shard_reads_or_refuses(sound: Path, tmp_path: Path, name: str) -> None:
+def test_reader_of_a_mutated_shard_returns_rows_or_raises_contract_error(
+    sound: Path, tmp_path: Path, name: str
+) -> None:
     rng = random.Random(f"reader {name}")
     out = tmp_path / "out"
     shutil.copytree(sound, out)
@@ -80,7 +82,7 @@ def test_the_reader_of_a_mutated_shard_reads_or_refuses(sound: Path, tmp_path: P
             assert verify(tmp_path / f"saved{number}").problems == []
 
 
-def test_a_mutated_manifest_is_refused_or_the_same(sound: Path, tmp_path: Path) -> None:
+def test_mutated_manifest_is_rejected_or_equivalent(sound: Path, tmp_path: Path) -> None:
     rng = random.Random("manifest")
     original = (sound / "dataset.json").read_bytes()
     expected = load_dataset(sound)
@@ -94,7 +96,7 @@ def test_a_mutated_manifest_is_refused_or_the_same(sound: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["verify", "inspect", "repair"])
-def test_the_commands_answer_damage_with_an_exit_code(sound: Path, tmp_path: Path, command: str) -> None:
+def test_commands_report_damage_with_an_exit_code(sound: Path, tmp_path: Path, command: str) -> None:
     out = tmp_path / "out"
     shutil.copytree(sound, out)
     (out / "dataset.json").write_bytes(b"{}")

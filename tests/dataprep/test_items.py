@@ -20,7 +20,7 @@ def test_every_path_has_its_own_valid_key(parts: list[bytes]) -> None:
     assert key_to_path(key) == path
 
 
-def test_ordinary_names_stay_as_they_are() -> None:
+def test_ordinary_names_are_unchanged() -> None:
     for name in ("cat/1.jpg", "50% off.jpg", "a%20b.jpg", "猫/é.png", "line\nbreak.jpg"):
         assert path_to_key(name) == name
 

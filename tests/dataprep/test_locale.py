@@ -52,7 +52,7 @@ def test_the_library_makes_the_same_set_in_another_locale(source: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_the_program_goes_on_with_a_job_of_another_locale(source: Path, tmp_path: Path) -> None:
+def test_program_resumes_a_job_of_another_locale(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "数据"
     here = shard(source, out, max_rejects=Budget(1.0, True), ignore=("犬",))
     (out / "dataset.json").unlink()
@@ -64,7 +64,7 @@ def test_the_program_goes_on_with_a_job_of_another_locale(source: Path, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dataprep", "trainer"])
-def test_an_argument_that_is_no_text_is_shown_and_not_a_crash(name: str) -> None:
+def test_argument_that_is_not_valid_text_is_shown_without_a_crash(name: str) -> None:
     command = ["inspect"] if name == "dataprep" else ["run"]
     done = python("-m", name, *command, os.fsdecode("猫".encode() + b"\xff"))
     assert done.returncode in (1, 2, 3)

@@ -62,7 +62,7 @@ def test_the_bytes_do_not_depend_on_engine_or_workers(raw: Path, tmp_path: Path)
     assert "train.mindrecord2.db" in digests(tmp_path / "a")
 
 
-def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
+def test_sealed_dataset_leaves_no_other_files(sealed: Path) -> None:
     names = {path.name for path in sealed.iterdir()}
     shards = {f"train.mindrecord{n}" for n in range(3)} | {"val.mindrecord0"}
     assert names == shards | {f"{name}.db" for name in shards} | {
@@ -75,21 +75,21 @@ def test_a_sealed_set_leaves_nothing_but_itself(sealed: Path) -> None:
     assert {path.name for path in (sealed / ".work").iterdir()} == {"lock", "plan.sqlite", "receipts", "run.jsonl"}
 
 
-def test_a_complete_job_run_again_says_so(raw: Path, sealed: Path) -> None:
+def test_rerun_of_a_complete_job_reports_it(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     summary = shard(raw, sealed, num_shards=3, workers=2)
     assert (summary.already_complete, summary.built) == (True, 0)
     assert digests(sealed) == before
 
 
-def test_a_job_begun_with_other_options_is_refused_by_name(raw: Path, sealed: Path) -> None:
+def test_job_started_with_other_options_is_rejected_with_the_option(raw: Path, sealed: Path) -> None:
     with pytest.raises(DataprepError, match=r"was started with --seed 0, but this command has 1"):
         shard(raw, sealed, num_shards=3, seed=1)
     with pytest.raises(DataprepError, match=r"was started with --num-shards 3, but this command has unset"):
         shard(raw, sealed)
 
 
-def test_out_with_a_name_that_mindspore_cannot_open_is_refused(raw: Path, tmp_path: Path) -> None:
+def test_out_with_a_name_that_mindspore_cannot_open_is_rejected(raw: Path, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match="is not UTF-8"):
         shard(raw, tmp_path / os.fsdecode(b"out\xff"))
 
@@ -119,7 +119,7 @@ def test_the_same_files_by_another_path_are_the_same_complete_job(raw: Path, sea
 
 
 @pytest.mark.parametrize("how", ["link", "moved", "copy"])
-def test_an_unfinished_job_goes_on_with_the_same_files_by_another_path(raw: Path, sealed: Path, how: str) -> None:
+def test_unfinished_job_resumes_with_the_same_files_by_another_path(raw: Path, sealed: Path, how: str) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     (sealed / "train.mindrecord1.db").unlink()
@@ -130,7 +130,7 @@ def test_an_unfinished_job_goes_on_with_the_same_files_by_another_path(raw: Path
     assert (progress.names, digests(sealed)) == (["train.mindrecord1"], before)
 
 
-def test_a_path_that_a_job_was_taken_over_to_is_known_when_it_is_away(raw: Path, sealed: Path) -> None:
+def test_new_path_of_a_resumed_job_is_recognised_when_it_is_unavailable(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     (sealed / "train.mindrecord1.db").unlink()
     other = other_path(raw, "moved")
@@ -142,7 +142,7 @@ def test_a_path_that_a_job_was_taken_over_to_is_known_when_it_is_away(raw: Path,
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["sealed", "unfinished"])
-def test_other_files_by_another_path_are_refused_in_one_sentence(raw: Path, sealed: Path, done: bool) -> None:
+def test_other_files_by_another_path_are_rejected_in_one_sentence(raw: Path, sealed: Path, done: bool) -> None:
     other = other_path(raw, "copy")
     os.utime(other / "cat" / "01.png", (1, 1))
     if not done:
@@ -199,7 +199,7 @@ def test_a_shard_that_is_built_twice_counts_once_and_says_why(files: Files, tmp_
     assert (summary.built, summary.shards) == (4, 4)
     assert [set(causes.values()) for causes in progress.causes] == [
         {"not built yet"},
-        {"to leave out faulty or equal images"},
+        {"to exclude bad or duplicate images"},
     ]
     assert len(progress.names) == 5
 
@@ -209,7 +209,7 @@ def test_all_options_that_differ_are_named(raw: Path, sealed: Path) -> None:
         shard(raw, sealed, seed=1)
 
 
-def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_path: Path) -> None:
+def test_job_over_budget_seals_nothing_and_keeps_built_shards(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
     out = tmp_path / "out"
     with pytest.raises(
@@ -229,7 +229,7 @@ def test_over_budget_nothing_is_sealed_and_what_was_built_stays(raw: Path, tmp_p
     assert not (out / ".work" / "rejects.jsonl").exists()
 
 
-def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files: Files, tmp_path: Path) -> None:
+def test_ignoring_a_suffix_is_recommended_only_if_no_valid_file_has_it(files: Files, tmp_path: Path) -> None:
     contents = {f"a/{number}.jpg": picture(number) for number in range(9)} | {"a/bad.jpg": b"text"}
     source = files(contents)
     with pytest.raises(DataRejected) as refused:
@@ -240,7 +240,7 @@ def test_leaving_out_an_ending_is_advised_only_where_no_sound_file_has_it(files:
         shard(source, tmp_path / "again")
 
 
-def test_a_set_of_which_nothing_is_left_is_refused(files: Files, tmp_path: Path) -> None:
+def test_dataset_without_any_row_is_rejected(files: Files, tmp_path: Path) -> None:
     with pytest.raises(DataRejected, match="none of the 1 file could be written"):
         shard(files({"a/1.jpg": b""}), tmp_path / "out", max_rejects=ANY)
 
@@ -257,26 +257,26 @@ def test_a_file_that_changed_or_vanished_since_the_plan_is_rejected(raw: Path, t
     assert summary.rejected == {"changed": 1, "not_a_regular_file": 1, "vanished": 1}
 
 
-def test_two_jobs_on_one_target_are_told_apart(raw: Path, tmp_path: Path) -> None:
+def test_second_job_on_one_target_is_rejected(raw: Path, tmp_path: Path) -> None:
     with Workdir(tmp_path / "out"), pytest.raises(TryLater, match=rf"is being written by process {os.getpid()} on"):
         shard(raw, tmp_path / "out")
 
 
-def test_a_target_with_other_shards_in_it_is_refused(raw: Path, tmp_path: Path) -> None:
+def test_target_with_other_shards_is_rejected(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "train.mindrecord0").write_bytes(b"x")
     with pytest.raises(DataprepError, match=r"has the file train\.mindrecord0, but no job"):
         shard(raw, tmp_path / "out")
 
 
-def test_a_target_inside_the_source_is_refused(raw: Path) -> None:
+def test_target_inside_the_source_is_rejected(raw: Path) -> None:
     with pytest.raises(DataprepError, match="is in SOURCE"):
         shard(raw, raw / "out")
     with pytest.raises(DataprepError, match=r"--quarantine .* is in SOURCE"):
         shard(raw, raw.parent / "out", quarantine=raw / "aside")
 
 
-def test_images_that_outgrow_their_page_get_larger_pages(files: Files, tmp_path: Path) -> None:
+def test_images_that_do_not_fit_a_page_get_larger_pages(files: Files, tmp_path: Path) -> None:
     from PIL import Image
 
     from tests.dataprep.examples import encoded
@@ -293,7 +293,7 @@ def test_images_that_outgrow_their_page_get_larger_pages(files: Files, tmp_path:
     assert verify(tmp_path / "out").problems == []
 
 
-def test_pages_that_grow_end_alike_whichever_shard_asks_first(files: Files, tmp_path: Path, monkeypatch: Any) -> None:
+def test_page_size_does_not_depend_on_which_shard_grows_first(files: Files, tmp_path: Path, monkeypatch: Any) -> None:
     from PIL import Image
 
     from tests.dataprep.examples import encoded
@@ -350,7 +350,7 @@ def command(raw: Path, out: Path, *options: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards_before_kill", [1, 5])
-def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
+def test_rerun_of_a_killed_job_with_other_workers_gives_the_same_bytes(
     raw: Path, tmp_path: Path, shards_before_kill: int
 ) -> None:
     calm = shard(raw, tmp_path / "calm", num_shards=8)
@@ -379,7 +379,7 @@ def test_killed_and_run_again_with_other_workers_the_bytes_are_the_same(
         (signal.SIGXCPU, 143),
     ],
 )
-def test_a_signal_ends_the_job_with_its_code_and_says_how_to_go_on(
+def test_signal_ends_the_job_with_its_exit_code_and_says_how_to_resume(
     raw: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out = tmp_path / "out"

@@ -68,7 +68,7 @@ for room in sys.argv[2:]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_sound_image_is_never_rejected_for_want_of_memory(name: str, tmp_path: Path) -> None:
+def test_valid_image_is_never_rejected_for_lack_of_memory(name: str, tmp_path: Path) -> None:
     options: dict[str, Any] = dict(FORMATS[name])
     kind = options.pop("kind", name)
     if kind not in readable_formats():
@@ -84,7 +84,7 @@ def test_a_sound_image_is_never_rejected_for_want_of_memory(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("detail", ["broken data stream when reading image file", "could not create decoder object"])
-def test_what_a_codec_says_is_believed_only_while_there_is_memory(detail: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codec_error_rejects_an_image_only_if_memory_is_available(detail: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         try:
             raise OSError(detail)
@@ -99,13 +99,13 @@ def test_what_a_codec_says_is_believed_only_while_there_is_memory(detail: str, m
         decode(picture(1), Policy())
 
 
-def test_a_broken_structure_is_believed_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_structural_damage_rejects_an_image_without_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "has_room", lambda size: False)
     with pytest.raises(ImageRejected, match="end-of-image"):
         decode(picture(1)[:-2], Policy())
 
 
-def test_a_header_that_announces_more_than_any_machine_has_is_the_file_s_fault(
+def test_header_that_announces_more_memory_than_any_machine_has_rejects_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def exhaust(*_: Any, **__: Any) -> Any:
@@ -150,11 +150,11 @@ def test_pixels_of_an_avif_are_known_without_its_codec() -> None:
         (ValueError("no"), False),
     ],
 )
-def test_a_shortage_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+def test_shortage_is_distinguished_from_other_errors(error: Exception, expected: bool) -> None:
     assert is_shortage(error) is expected
 
 
-def test_room_is_what_the_limit_leaves() -> None:
+def test_available_memory_is_what_the_limit_leaves() -> None:
     assert has_room(1 << 20)
     assert not has_room(1 << 60)
 
@@ -183,7 +183,7 @@ def test_a_shard_that_met_a_shortage_is_built_again(raw: Path, tmp_path: Path, m
     assert digests(tmp_path / "out") == digests(tmp_path / "calm")
 
 
-def test_a_shortage_that_stays_ends_the_job_and_seals_nothing(
+def test_lasting_shortage_ends_the_job_and_seals_nothing(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (raw / "cat" / "large.jpg").write_bytes(LARGE)
@@ -270,7 +270,7 @@ def test_the_serial_engine_interrupts_a_decoder_that_returns_to_python(
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
-def test_a_worker_that_was_stopped_is_not_too_slow(
+def test_stopped_worker_does_not_exceed_the_deadline(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait_and_decode(*args: Any) -> Any:
@@ -302,7 +302,7 @@ def test_the_scan_does_not_wait_for_a_fifo_that_took_a_file_s_place(tmp_path: Pa
     assert not peek.opens_as_image(os.fsencode(tmp_path / "fifo"))
 
 
-def test_a_shortage_in_the_scan_is_no_property_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shortage_in_the_scan_does_not_reject_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: str) -> bytes:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
@@ -311,13 +311,13 @@ def test_a_shortage_in_the_scan_is_no_property_of_the_file(monkeypatch: pytest.M
         peek.opens_as_image(b"any")
 
 
-def test_threads_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_start_without_memory_raises_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "has_room", lambda size: False)
     with pytest.raises(MemoryError, match="can't start new thread"):
         memory.demand_threads(1)
 
 
-def test_the_command_says_a_shortage_in_one_sentence(
+def test_command_reports_a_shortage_in_one_sentence(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from click.testing import CliRunner

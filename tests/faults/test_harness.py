@@ -64,7 +64,7 @@ def test_one_call_fails(
     assert (ended.code, ended.out, ended.failed) == (0, printed, 1)
 
 
-def test_a_fault_may_last(faults: Faults, command: list[str], tmp_path: Path) -> None:
+def test_fault_can_be_permanent(faults: Faults, command: list[str], tmp_path: Path) -> None:
     ended = faults.run(command, tmp_path / "root", Fault("ESTALE", lasts=True), 3)
     assert (ended.out, ended.failed) == ("116\n116\n", 2)
 
@@ -80,7 +80,7 @@ def test_the_process_is_killed_before_the_call(faults: Faults, command: list[str
     assert not (tmp_path / "root" / "child" / "file").exists()
 
 
-def test_what_no_fault_excuses(faults: Faults, tmp_path: Path) -> None:
+def test_errors_that_no_fault_explains_are_reported(faults: Faults, tmp_path: Path) -> None:
     def of(code: str) -> list[str]:
         return complaints(faults.run([sys.executable, "-c", code], tmp_path / "root", Fault("EIO"), 1))
 

@@ -13,7 +13,7 @@ from tests.faults.trainer_points import run
 pytestmark = pytest.mark.slow
 
 
-def test_a_fault_is_told_and_the_run_goes_on_to_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_fault_is_reported_and_the_resumed_run_gives_the_weights_of_an_uninterrupted_run(tmp_path: Path) -> None:
     try:
         found = list(run(tmp_path, 3, 20, keep=2))
     except NoCompiler as missing:

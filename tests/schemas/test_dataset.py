@@ -27,7 +27,7 @@ DATASET = Dataset(
 )
 
 
-def test_a_dataset_survives_its_json() -> None:
+def test_dataset_is_equal_after_a_json_round_trip() -> None:
     data = DATASET.to_json()
     assert Dataset.from_json(data) == DATASET
     assert Dataset.from_json(data).to_json() == data
@@ -56,7 +56,7 @@ def resealed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"found": 7}, "found differs from written"),
+        ({"found": 7}, "'found' differs from written"),
         ({"classes": ["cat"]}, "split 'train' does not fit the classes"),
         ({"classes": "cat"}, "'classes' is 'cat', expected list"),
         ({"splits": {"train": 3}}, "'train' is 3, expected dict"),
@@ -76,7 +76,7 @@ def test_a_shard_name_cannot_leave_the_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_what_is_not_json_is_rejected(data: bytes) -> None:
+def test_data_that_is_not_json_is_rejected(data: bytes) -> None:
     with pytest.raises(ContractError, match=r"dataset\.json"):
         Dataset.from_json(data)
 

@@ -8,7 +8,7 @@ from schemas.record import Field, RecordSchema, load_schema, schema_names
 
 
 @pytest.mark.parametrize("name", schema_names())
-def test_schemas_of_the_package_survive_json(name: str) -> None:
+def test_schemas_of_the_package_are_equal_after_a_json_round_trip(name: str) -> None:
     schema = load_schema(name)
     assert RecordSchema.from_dict(json.loads(json.dumps(schema.to_dict())), "x") == schema
     assert schema.name == name
@@ -37,8 +37,8 @@ def test_a_users_file_may_rename_fields(tmp_path: Path) -> None:
     [
         ({"name": "a b", "type": "int32"}, "must be letters, digits and underscores"),
         ({"name": "a", "type": "uint8"}, "has type 'uint8', expected one of"),
-        ({"name": "a", "type": "string", "shape": [2]}, "only numeric fields can have one"),
-        ({"name": "a", "type": "int32", "shape": [0]}, "only numeric fields can have one"),
+        ({"name": "a", "type": "string", "shape": [2]}, "only numeric fields can have a shape"),
+        ({"name": "a", "type": "int32", "shape": [0]}, "only numeric fields can have a shape"),
         ({"name": "a", "type": "int32", "shape": [-1, -1]}, "at most one -1"),
         ({"name": "a", "type": "bytes", "index": True}, "cannot be indexed"),
         ({"name": "1a", "type": "int32", "index": True}, "cannot be indexed"),

@@ -18,7 +18,7 @@ LABELS = {"label_large"}  # of the right type, so that only the count of the lab
 
 
 @pytest.mark.parametrize("name", sorted((HEADERS | INDEXES).keys() - UNREAD - LABELS))
-def test_a_forged_header_or_index_is_refused_before_it_is_opened(name: str, stripes: Path, tmp_path: Path) -> None:
+def test_forged_header_or_index_is_rejected_before_it_is_opened(name: str, stripes: Path, tmp_path: Path) -> None:
     folder = forge(stripes, tmp_path / "forged", (HEADERS | INDEXES)[name])
     with pytest.raises(ContractError) as refused:
         check_files(folder, load_dataset(folder), "train", full=True)
@@ -28,7 +28,7 @@ def test_a_forged_header_or_index_is_refused_before_it_is_opened(name: str, stri
 
 @pytest.mark.parametrize("name", sorted(DATA.keys() - UNREAD))
 @pytest.mark.parametrize("command", ["eval", "predict"])
-def test_forged_rows_end_in_a_sentence(
+def test_forged_rows_are_reported_in_one_sentence(
     name: str, command: str, stripes: Path, untrained: Path, tmp_path: Path, cpu: object
 ) -> None:
     from trainer.evaluation.evaluate import evaluate_checkpoint

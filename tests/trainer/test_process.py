@@ -19,7 +19,7 @@ from tests.trainer.run_contents import contents
 pytestmark = pytest.mark.slow
 
 
-def test_run_and_evaluation_leave_no_litter_and_no_noise_and_agree(stripes: Path, tmp_path: Path) -> None:
+def test_run_and_evaluation_agree_and_leave_no_extra_files_or_output(stripes: Path, tmp_path: Path) -> None:
     # O1 is the level at which MindSpore leaves the most: rewritten_network/ and rank_0/.
     level = ["--amp-level", "O1", "--json"]
     code, out, err = finish(start("run", stripes, *QUICK, "--epochs", "1", "--out", "mine", *level, cwd=tmp_path))
@@ -66,7 +66,7 @@ def test_signal_saves_and_exits_by_its_number(
 WHOLE = ["--accumulate", "2", "--clip-norm", "1", "--ema", "0.9", "--amp-level", "O2", "--keep-fp32", "head"]
 
 
-def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed_one(
+def test_run_killed_at_a_random_step_resumes_to_the_bytes_of_an_uninterrupted_run(
     stripes: Path, tmp_path: Path
 ) -> None:
     step = random.randint(2, 8)  # four steps an epoch with what QUICK says, so in any place of them
@@ -81,7 +81,7 @@ def test_run_killed_at_a_random_step_goes_on_to_the_very_bytes_of_an_undisturbed
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores, in the affinity and in the control group")
-def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits_differ(
+def test_run_started_on_two_cores_keeps_its_workers_on_one_core_and_warns_of_different_bits(
     stripes: Path, tmp_path: Path
 ) -> None:
     # Random crops and flips, and the default number of workers: one per core.
@@ -109,9 +109,7 @@ def test_run_begun_on_two_cores_keeps_its_workers_on_one_and_says_that_last_bits
 
 
 @pytest.mark.skipif(instruction_set() is None, reason="oneDNN has these kernels on x86 only")
-def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differs(
-    stripes: Path, tmp_path: Path
-) -> None:
+def test_run_resumes_with_its_first_cpu_kernels_or_warns_of_the_difference(stripes: Path, tmp_path: Path) -> None:
     command = ["run", stripes, *QUICK, "--epochs", "1", "--save-every", "1", "--out"]
     assert finish(start(*command, "whole", cwd=tmp_path, cap="SSE41"))[0] == 0
     assert finish(start(*command, "killed", cwd=tmp_path, kill_at="step:2", cap="SSE41"))[0] == -signal.SIGKILL
@@ -127,9 +125,7 @@ def test_run_goes_on_with_the_cpu_kernels_that_it_began_with_or_says_what_differ
         assert contents(tmp_path / "other") != contents(tmp_path / "whole")
 
 
-def test_image_that_does_not_decode_ends_in_one_sentence_and_no_litter(
-    make_set: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_undecodable_image_gives_one_sentence_and_no_extra_files(make_set: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_set({"train": 20}, last_image=b"\x89PNG\r\n\x1a\nno more of it")
     code, out, err = finish(start("run", folder, *QUICK, "--epochs", "2", "--out", "mine", cwd=tmp_path))
     assert (code, out) == (1, "")

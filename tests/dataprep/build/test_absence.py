@@ -79,7 +79,7 @@ def back(raw: Path) -> None:
 
 
 @pytest.mark.parametrize("disturb", [unmounted, taken_away, class_unmounted, another_in_its_place])
-def test_source_that_goes_away_during_the_build_ends_the_job_with_try_later(
+def test_source_that_becomes_unavailable_during_the_build_ends_the_job_with_exit_code_75(
     raw: Path, tmp_path: Path, disturb: Disturb
 ) -> None:
     whole = calm(raw)
@@ -94,7 +94,7 @@ def test_source_that_goes_away_during_the_build_ends_the_job_with_try_later(
 
 
 @pytest.mark.parametrize("disturb", [unmounted, taken_away, class_unmounted])
-def test_source_that_is_away_at_a_rerun_is_try_later(raw: Path, sealed: Path, disturb: Disturb) -> None:
+def test_source_that_is_unavailable_at_a_rerun_gives_exit_code_75(raw: Path, sealed: Path, disturb: Disturb) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     disturb(raw)
@@ -105,7 +105,7 @@ def test_source_that_is_away_at_a_rerun_is_try_later(raw: Path, sealed: Path, di
     assert digests(sealed) == before
 
 
-def test_source_without_its_folders_is_try_later(raw: Path, sealed: Path) -> None:
+def test_source_without_its_folders_gives_exit_code_75(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     unmounted(raw)
     (raw / "not mounted.txt").write_text("x")
@@ -120,7 +120,7 @@ def test_source_that_never_existed_is_wrong_usage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT])
-def test_folder_that_fails_while_files_are_read_ends_the_job_with_try_later(
+def test_folder_that_fails_while_files_are_read_ends_the_job_with_exit_code_75(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     original_open, original_list = os.open, os.scandir
@@ -155,7 +155,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda r: r.reason)
-def test_files_that_come_back_before_the_seal_are_read_again(
+def test_files_that_become_available_before_the_seal_are_read_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: ImageRejected
 ) -> None:
     whole = calm(raw)
@@ -172,7 +172,7 @@ def test_files_that_come_back_before_the_seal_are_read_again(
     assert digests(tmp_path / "out") == whole
 
 
-def test_files_that_come_and_go_end_the_job_without_a_set(
+def test_files_that_are_missing_intermittently_end_the_job_without_a_dataset(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a cluster where one worker does not see all of SOURCE."""
@@ -192,7 +192,7 @@ def test_files_that_come_and_go_end_the_job_without_a_set(
     assert digests(tmp_path / "out") == whole
 
 
-def test_rerun_checks_files_again_that_the_file_system_failed_to_read(raw: Path, tmp_path: Path) -> None:
+def test_rerun_checks_files_again_that_could_not_be_read(raw: Path, tmp_path: Path) -> None:
     whole = calm(raw)
     out = tmp_path / "out"
     (raw / "cat" / "01.png").rename(tmp_path / "aside.png")
@@ -217,7 +217,7 @@ def test_rerun_checks_files_again_that_the_file_system_failed_to_read(raw: Path,
     assert digests(out) == whole
 
 
-def test_scan_while_source_goes_away_makes_no_plan(raw: Path, tmp_path: Path) -> None:
+def test_scan_while_source_becomes_unavailable_makes_no_plan(raw: Path, tmp_path: Path) -> None:
     class Leaving(Silent):
         def scanning(self, found: int) -> None:
             if raw.is_dir():
@@ -241,7 +241,7 @@ def test_file_that_a_scan_misses_temporarily_makes_no_plan(
         pipeline.shard(raw, tmp_path / "out", OPTIONS, Silent())
 
 
-def test_source_that_does_not_answer_is_away(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_that_does_not_answer_is_unavailable(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     presence = Presence(raw, 0.05)
     presence.require(["cat/01.png"])
     released, stat = threading.Event(), os.stat

@@ -45,7 +45,7 @@ def job(source: Path, out: Path, kill_at: str | None = None) -> "subprocess.Comp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_any_step_the_rerun_ends_in_the_same_bytes(leaky: Path, tmp_path: Path, step: str) -> None:
+def test_rerun_of_a_job_killed_at_any_step_gives_the_same_bytes(leaky: Path, tmp_path: Path, step: str) -> None:
     shard(leaky, tmp_path / "calm", **OPTIONS)
     out = tmp_path / "killed"
     assert job(leaky, out, step).returncode == -signal.SIGKILL
@@ -67,7 +67,7 @@ def test_killed_at_any_step_the_rerun_ends_in_the_same_bytes(leaky: Path, tmp_pa
     ],
 )
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_what_a_disk_does_is_one_sentence_and_the_rerun_resumes(
+def test_disk_error_is_reported_in_one_sentence_and_the_rerun_resumes(
     raw: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,7 +138,7 @@ def test_the_lock_of_a_dead_holder_on_this_machine_is_taken_over(tmp_path: Path)
     assert (tmp_path / "lock").read_text() == ""
 
 
-def test_holder_on_another_machine_counts_while_its_lock_is_fresh(tmp_path: Path) -> None:
+def test_lock_of_another_machine_holds_until_it_is_stale(tmp_path: Path) -> None:
     path = tmp_path / "out" / ".work" / "lock"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"pid": 7, "host": "elsewhere"}))
@@ -150,7 +150,7 @@ def test_holder_on_another_machine_counts_while_its_lock_is_fresh(tmp_path: Path
         assert "elsewhere" not in path.read_text()
 
 
-def test_changed_input_is_refused_with_the_first_file(raw: Path, sealed: Path) -> None:
+def test_changed_input_is_rejected_with_the_first_file(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     cases: list[tuple[Any, str]] = [
         (lambda: (raw / "cat" / "a_new.jpg").write_bytes(picture(90)), r"'cat/a_new\.jpg' is new"),
@@ -165,7 +165,7 @@ def test_changed_input_is_refused_with_the_first_file(raw: Path, sealed: Path) -
                 shard(raw, sealed, num_shards=3)
 
 
-def test_rewritten_folder_with_the_same_files_is_no_change(raw: Path, sealed: Path) -> None:
+def test_rewritten_folder_with_the_same_files_counts_as_unchanged(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     (raw / "cat" / ".hidden").write_text("x")
@@ -195,7 +195,7 @@ def test_retry_without_a_job_is_reported(raw: Path, tmp_path: Path) -> None:
         pipeline.shard(raw, tmp_path / "out", QUICK, Silent(), Existing(retry_rejects=True))
 
 
-def test_refused_files_are_copied_aside_by_reason(raw: Path, tmp_path: Path) -> None:
+def test_rejected_files_are_copied_to_the_quarantine_by_reason(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "deep").mkdir()
     (raw / "cat" / "deep" / "bad.jpg").write_bytes(b"<html>")
     os.symlink("nowhere", raw / "cat" / "dangling.jpg")
@@ -215,7 +215,7 @@ def test_a_class_that_loses_too_many_stops_the_job(files: Files, tmp_path: Path)
     assert shard(source, tmp_path / "out", max_rejects=Budget(0.1, True), max_class_loss=Budget(1, False)).written == 52
 
 
-def test_a_file_that_cannot_be_read_in_time_is_refused_and_the_next_is_read(
+def test_file_that_cannot_be_read_in_time_is_rejected_and_the_next_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading
@@ -251,7 +251,7 @@ def test_reading_ahead_is_bounded_by_bytes_and_by_files(tmp_path: Path, monkeypa
         assert taken == ahead
 
 
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_read_permission_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(*args: Any) -> int:
         raise PermissionError(errno.EACCES, "denied")
 
@@ -270,7 +270,7 @@ def test_files_get_the_group_of_the_folder(raw: Path, tmp_path: Path) -> None:
     assert {path.stat().st_gid for path in out.iterdir() if path.is_file()} == {12345}
 
 
-def test_no_part_of_a_file_is_left_under_its_final_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_file_never_has_its_final_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_descriptor: int) -> None:
         raise OSError(errno.EIO, "lost")
 

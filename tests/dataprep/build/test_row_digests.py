@@ -96,7 +96,7 @@ def test_the_file_matches_the_format_page(sealed: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_image, damage_label])
-def test_copy_without_work_folder_names_its_damaged_row(
+def test_verify_names_the_damaged_row_of_a_copy_without_work_folder(
     copied: Path, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
     before = keys(copied)
@@ -119,7 +119,7 @@ def test_salvaged_dataset_has_row_digests(copied: Path, tmp_path: Path) -> None:
     assert [row.key for row in verify(tmp_path / "saved").damaged[SHARD]] == [key]
 
 
-def test_a_damaged_header_costs_no_row(copied: Path, tmp_path: Path) -> None:
+def test_damaged_header_loses_no_row(copied: Path, tmp_path: Path) -> None:
     before = keys(copied)
     invert(copied / SHARD, 0, 4096)
     assert any("no row is damaged" in problem for problem in verify(copied).problems)
@@ -127,7 +127,7 @@ def test_a_damaged_header_costs_no_row(copied: Path, tmp_path: Path) -> None:
     assert (sum(saved.lost.values()), keys(tmp_path / "saved")) == (0, before)
 
 
-def test_a_damaged_length_costs_no_row(copied: Path, tmp_path: Path) -> None:
+def test_damaged_row_length_loses_no_row(copied: Path, tmp_path: Path) -> None:
     before = keys(copied)
     with ShardReader(copied / SHARD) as reader:
         invert(copied / SHARD, reader.geometry.header_size)
@@ -135,7 +135,7 @@ def test_a_damaged_length_costs_no_row(copied: Path, tmp_path: Path) -> None:
     assert (salvage(copied, tmp_path / "saved").lost["train"], keys(tmp_path / "saved")) == (0, before)
 
 
-def test_a_row_is_named_by_number_where_the_index_is_lost_too(copied: Path, tmp_path: Path) -> None:
+def test_row_is_named_by_number_if_the_index_is_lost_too(copied: Path, tmp_path: Path) -> None:
     key = damage_image(copied)
     (copied / f"{SHARD}.db").unlink()
     (row,) = verify(copied).damaged[SHARD]
@@ -182,7 +182,7 @@ def test_damaged_digest_file_is_found_and_restored(
     assert not (sealed / ".work" / "repair").exists()
 
 
-def test_digests_of_a_damaged_shard_are_restored_from_its_notes(sealed: Path) -> None:
+def test_digests_of_a_damaged_shard_are_restored_from_its_records(sealed: Path) -> None:
     before = (sealed / ROW_DIGESTS).read_bytes()
     key = damage_image(sealed)
     lose(sealed / ROW_DIGESTS)
@@ -219,12 +219,12 @@ def test_a_set_that_was_sealed_without_digests_is_checked_and_salvaged(
         assert [row.key for row in verdict.damaged[SHARD]] == [key]
         assert (saved.lost["train"], saved.unknown) == (1, [])
     else:
-        assert "the set was sealed without row_digests.bin" in verdict.problems[0]
+        assert "the dataset was sealed without row_digests.bin" in verdict.problems[0]
         assert saved.unchecked["train"] > 0
     assert verify(tmp_path / "saved").problems == []
 
 
-def test_a_job_with_notes_of_an_earlier_version_is_sealed_with_the_same_digests(raw: Path, sealed: Path) -> None:
+def test_job_with_records_of_an_earlier_version_is_sealed_with_the_same_digests(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     (sealed / "dataset.json").unlink()
     lose(sealed / ROW_DIGESTS)
@@ -246,7 +246,7 @@ def test_a_set_that_was_sealed_without_digests_has_them_after_a_retry(raw: Path,
     assert verify(tmp_path / "old").problems == []
 
 
-def test_a_manifest_whose_digests_are_of_another_number_of_rows_is_refused(sealed: Path) -> None:
+def test_manifest_with_digests_for_another_number_of_rows_is_rejected(sealed: Path) -> None:
     entry = load_dataset(sealed).row_digests
     assert entry is not None
     wrong = replace(load_dataset(sealed), row_digests=replace(entry, bytes=16 * 39)).to_json()
@@ -322,9 +322,7 @@ def test_the_command_lists_all_damaged_rows_as_json_and_is_quiet_when_asked(seal
     assert "train 35, 1 lost" in done.stdout
 
 
-def test_a_sector_that_cannot_be_read_costs_its_row(
-    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_sector_loses_only_its_row(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ShardReader(copied / SHARD) as reader:
         lost = reader.row(2)
     at = (copied / SHARD).read_bytes().index(lost["image"])

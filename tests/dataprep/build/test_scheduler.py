@@ -38,7 +38,7 @@ def bad_zlib(size: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_image_that_crashes_or_fails_the_decoder_costs_itself_alone(files: Files, tmp_path: Path) -> None:
+def test_image_that_crashes_or_fails_the_decoder_is_the_only_reject(files: Files, tmp_path: Path) -> None:
     # In val, where no image is measured: with --check header nothing but the decoder meets the broken parts.
     contents = {f"val/a/{number:02d}.jpg": picture(number) for number in range(30)}
     contents["val/a/07.jpg"] = without_tables(picture(7))
@@ -97,7 +97,7 @@ def fake_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake_decoder")
-def test_every_image_at_fault_is_found_and_the_rest_is_kept(files: Files, tmp_path: Path) -> None:
+def test_every_undecodable_image_is_found_and_the_others_are_kept(files: Files, tmp_path: Path) -> None:
     names = [f"a/{number}{'crash' * (number in (3, 4))}{'hang' * (number == 9)}.jpg" for number in range(12)]
     source = files({name: picture(number) for number, name in enumerate(names)})
     summary = shard(source, tmp_path / "out", prove="decode", deadline=0.5, **ANY)
@@ -110,7 +110,7 @@ def test_every_image_at_fault_is_found_and_the_rest_is_kept(files: Files, tmp_pa
 
 
 @pytest.mark.usefixtures("fake_decoder")
-def test_a_shard_that_reads_back_wrong_ends_the_job(files: Files, tmp_path: Path) -> None:
+def test_shard_that_does_not_read_back_as_written_ends_the_job(files: Files, tmp_path: Path) -> None:
     source = files({"a/wrong.jpg": picture(0)})
     with pytest.raises(DataprepError, match="does not read back as written: row 0 reads as nonsense"):
         shard(source, tmp_path / "out", prove="decode", val=0.0)
@@ -137,7 +137,7 @@ def die_once(task: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_killed_two_workers_is_named(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (raw / "cat" / "large.jpg").write_bytes(DEADLY)
     monkeypatch.setattr(scheduler, "build_shard", die_over_an_image)
     with pytest.raises(DataprepError, match=r"2 worker processes were killed .* at 'cat/large\.jpg'"):
@@ -145,7 +145,7 @@ def test_after_two_deaths_the_suspect_is_named(raw: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_a_shard_whose_worker_died_once_is_built_again(
+def test_shard_whose_worker_was_killed_once_is_built_again(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard(raw, tmp_path / "calm", num_shards=4)
@@ -154,7 +154,7 @@ def test_a_shard_whose_worker_died_once_is_built_again(
     assert digests(tmp_path / "out") == digests(tmp_path / "calm")
 
 
-def test_no_child_is_left_when_the_job_ends_badly(files: Files, tmp_path: Path) -> None:
+def test_failed_job_leaves_no_child_process(files: Files, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="lost"):
         shard(files({"a/1.jpg": picture(0)}), tmp_path / "out", prove="decode", val=0.0, engine="broken")
 

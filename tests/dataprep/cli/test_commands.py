@@ -30,7 +30,7 @@ def test_every_option_is_a_field_and_has_its_default() -> None:
     assert offered == {field.name: field.default for field in fields(ShardOptions)}
 
 
-def test_shard_prints_the_ledger(raw: Path, tmp_path: Path) -> None:
+def test_shard_prints_the_counts_of_files(raw: Path, tmp_path: Path) -> None:
     result = shard(raw, tmp_path / "out")
     assert result.exit_code == 0
     assert "found     42 = 40 written + 0 rejected + 2 ignored" in result.stdout
@@ -73,7 +73,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(raw: Path, tmp_path: Path) 
         (["--shard-size", "big"], 2, "is not a size"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_an_exit_code(
+def test_user_error_gives_one_sentence_and_an_exit_code(
     raw: Path, tmp_path: Path, options: list[str], code: int, message: str
 ) -> None:
     (raw / "cat" / "bad.jpg").write_bytes(b"")
@@ -83,7 +83,7 @@ def test_a_mistake_is_one_sentence_and_an_exit_code(
     assert result.stdout == ""
 
 
-def test_a_held_target_says_try_again_later(raw: Path, tmp_path: Path) -> None:
+def test_locked_target_gives_exit_code_75(raw: Path, tmp_path: Path) -> None:
     from dataprep.build.workdir import Workdir
 
     with Workdir(tmp_path / "out"):
@@ -91,7 +91,7 @@ def test_a_held_target_says_try_again_later(raw: Path, tmp_path: Path) -> None:
     assert result.exit_code == 75
 
 
-def test_overwrite_removes_exactly_the_old_set(raw: Path, sealed: Path) -> None:
+def test_overwrite_removes_only_the_old_dataset(raw: Path, sealed: Path) -> None:
     (sealed / "notes.txt").write_text("mine")
     result = shard(raw, sealed, "--overwrite", "--num-shards", 2, "--seed", 5)
     assert result.exit_code == 0
@@ -101,20 +101,20 @@ def test_overwrite_removes_exactly_the_old_set(raw: Path, sealed: Path) -> None:
     assert "train.mindrecord2" not in names
 
 
-def test_retrying_goes_with_neither_overwrite_nor_restart(raw: Path, sealed: Path) -> None:
+def test_retry_rejects_excludes_overwrite_and_restart(raw: Path, sealed: Path) -> None:
     for flag in ("--overwrite", "--restart"):
         refused = shard(raw, sealed, "--retry-rejects", flag)
         assert (refused.exit_code, f"--retry-rejects or {flag}, not both" in refused.stderr) == (2, True)
 
 
-def test_restart_begins_anew_with_other_options(raw: Path, sealed: Path) -> None:
+def test_restart_plans_again_with_other_options(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     assert shard(raw, sealed, "--seed", 1).exit_code == 1
     assert shard(raw, sealed, "--seed", 1, "--restart").exit_code == 0
     assert run("verify", sealed).exit_code == 0
 
 
-def test_restart_leaves_a_sealed_set_alone(raw: Path, sealed: Path) -> None:
+def test_restart_does_not_change_a_sealed_dataset(raw: Path, sealed: Path) -> None:
     before = (sealed / "dataset.json").read_bytes()
     result = shard(raw, sealed, "--seed", 1, "--restart")
     assert (result.exit_code, "use --overwrite to replace it" in result.stderr) == (1, True)
@@ -122,12 +122,12 @@ def test_restart_leaves_a_sealed_set_alone(raw: Path, sealed: Path) -> None:
     assert "--overwrite to replace the sealed dataset" in shard(raw, sealed, "--num-shards", 3, "--seed", 1).stderr
 
 
-def test_overwrite_with_an_edited_manifest_says_what_is_left_to_do(raw: Path, sealed: Path) -> None:
+def test_overwrite_with_an_edited_manifest_says_how_to_continue(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").write_text("{}")
     assert "yourself" in shard(raw, sealed, "--overwrite").stderr
 
 
-def test_a_config_file_gives_defaults_and_a_flag_wins(raw: Path, tmp_path: Path) -> None:
+def test_config_file_sets_defaults_and_a_flag_overrides_them(raw: Path, tmp_path: Path) -> None:
     config = tmp_path / "job.toml"
     config.write_text('val = 0.5\nnum-shards = 2\nmax-rejects = "3"\nignore = ["1*"]\n')
     result = shard(raw, tmp_path / "out", "--config", config, "--num-shards", 4, "--json")
@@ -147,7 +147,7 @@ def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(raw: Pat
     assert "replaces" not in shard(raw, tmp_path / "out", "--dry-run", "--ignore", "3*").stderr
 
 
-def test_an_unknown_key_in_a_config_file_suggests_the_near_one(raw: Path, tmp_path: Path) -> None:
+def test_unknown_key_in_a_config_file_suggests_a_similar_key(raw: Path, tmp_path: Path) -> None:
     config = tmp_path / "job.toml"
     config.write_text("num_shard = 2\n")
     result = shard(raw, tmp_path / "out", "--config", config)
@@ -161,7 +161,7 @@ def test_a_file_of_classes_gives_the_order(raw: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["classes"] == ["dog", "cat"]
 
 
-def test_verify_exits_with_1_and_names_what_is_wrong(sealed: Path) -> None:
+def test_verify_exits_with_1_and_names_the_damage(sealed: Path) -> None:
     assert run("verify", sealed).exit_code == 0
     (sealed / "val.mindrecord0").unlink()
     result = run("verify", sealed)
@@ -175,7 +175,7 @@ def test_inspect_shows_a_record_and_saves_its_image(sealed: Path, raw: Path, tmp
     assert json.loads(run("inspect", sealed, "--row", 0, "--json").stdout)["image"]["bytes"] > 0
 
 
-def test_names_from_disk_cannot_move_the_cursor(raw: Path, tmp_path: Path) -> None:
+def test_file_names_cannot_move_the_cursor(raw: Path, tmp_path: Path) -> None:
     (raw / "cat" / "\x1b[2J.jpg").write_bytes(b"")
     result = shard(raw, tmp_path / "out", "-v", "--max-rejects", 1)
     assert "\x1b" not in result.stderr
@@ -213,7 +213,7 @@ def test_budgets() -> None:
     assert str(BudgetType().convert("1%", None, None)) == "1%"
 
 
-def test_a_mistaken_source_is_refused_before_out_is_made(tmp_path: Path) -> None:
+def test_invalid_source_is_rejected_before_out_is_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for source in ("empty", "nowhere"):
         assert shard(tmp_path / source, tmp_path / "out").exit_code != 0
@@ -224,7 +224,7 @@ def test_a_mistaken_source_is_refused_before_out_is_made(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("closed", "code"), [("2>&-", 0), (">&-", 0), ("<&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)]
 )
-def test_a_job_is_sealed_whatever_its_streams_are(raw: Path, tmp_path: Path, closed: str, code: int) -> None:
+def test_job_is_sealed_with_closed_or_full_streams(raw: Path, tmp_path: Path, closed: str, code: int) -> None:
     command = ["-m", "dataprep", "shard", str(raw), str(tmp_path / "out"), "--prove", "off", "--workers", "1"]
     script = ["sh", "-c", f'"$0" "$@" {closed}', sys.executable]
     done = subprocess.run([*script, *command], capture_output=True, check=False)
@@ -241,7 +241,7 @@ def test_a_job_is_sealed_whatever_its_streams_are(raw: Path, tmp_path: Path, clo
         ('ignore = "x"', "'ignore' takes a list, as in ignore = [\"x\"]"),
     ],
 )
-def test_a_value_that_no_option_takes_is_refused_in_a_sentence(raw: Path, tmp_path: Path, line: str, said: str) -> None:
+def test_invalid_option_value_is_rejected_in_one_sentence(raw: Path, tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "job.toml").write_text(line)
     done = shard(raw, tmp_path / "out", "--config", tmp_path / "job.toml")
     assert done.exit_code == 2
@@ -257,7 +257,7 @@ def test_class_names_may_end_in_a_space_and_the_file_may_be_utf_16(raw: Path, tm
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["classes"] == ["cat ", "dog"]
 
 
-def test_more_shards_than_images_are_refused(raw: Path, tmp_path: Path) -> None:
+def test_more_shards_than_images_are_rejected(raw: Path, tmp_path: Path) -> None:
     done = shard(raw, tmp_path / "out", "--num-shards", "100000")
     assert done.exit_code == 1
     assert "--num-shards 100000 is too large for 36 images" in done.output
@@ -279,7 +279,7 @@ def test_more_shards_than_images_are_refused(raw: Path, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_a_path_that_does_not_exist_is_wrong_usage_in_the_same_words_everywhere(
+def test_missing_path_gives_the_same_usage_error_in_every_command(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -291,7 +291,7 @@ def test_a_path_that_does_not_exist_is_wrong_usage_in_the_same_words_everywhere(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_that_cannot_be_looked_up_now_is_not_called_absent(
+def test_path_on_an_unavailable_disk_is_not_reported_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up = os.stat

@@ -39,7 +39,7 @@ def receipt() -> Receipt:
     return Receipt(shard, "train", Geometry(1 << 14, 1 << 15), [99], [Any], Counter(), Moments())  # type: ignore[list-item]
 
 
-def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> None:
+def test_images_in_progress_count_before_their_shard_is_committed(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
@@ -48,7 +48,7 @@ def test_images_under_way_count_before_their_shard_is_in_place(clock: Clock) -> 
     assert stream.getvalue().splitlines()[-1] == "built 80 of 200 images, 2 images/s, 0 rejected, about 1 min 00 s left"
 
 
-def test_rate_and_time_left_are_of_the_last_minute(clock: Clock) -> None:
+def test_rate_and_time_left_are_based_on_the_last_minute(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
@@ -82,7 +82,7 @@ def test_the_time_line_fits_100_columns_and_marks_the_bottleneck(check: float, b
     assert f"{bottleneck} (bottleneck)" in line
 
 
-def test_rejected_files_are_counted_once_their_shard_is_in_place(clock: Clock) -> None:
+def test_rejected_files_are_counted_after_their_shard_is_committed(clock: Clock) -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     progress.planned(PLAN, dict.fromkeys(SHARDS, "not built yet"))
@@ -93,12 +93,12 @@ def test_rejected_files_are_counted_once_their_shard_is_in_place(clock: Clock) -
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 classes"), (1, "1 class"), (2000, "2,000 classes")])
-def test_one_is_not_many(count: int, said: str) -> None:
+def test_one_item_is_singular(count: int, said: str) -> None:
     assert terminal.many(count, "class", "classes") == said
     assert terminal.many(count, "shard") == said.replace("class", "shard").replace("shardes", "shards")
 
 
-def test_what_is_left_to_build_is_said_with_its_cause() -> None:
+def test_shards_left_to_build_are_reported_with_their_cause() -> None:
     stream = io.StringIO()
     progress = TerminalProgress(stream=stream)
     shards = [PlannedShard(f"train.mindrecord{n}", "train", n, n, n, 1) for n in range(6)]

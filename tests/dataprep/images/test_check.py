@@ -38,7 +38,7 @@ def pixels(picture: Picture) -> np.ndarray:
 
 
 @pytest.mark.parametrize("path", REJECTED, ids=case)
-def test_a_broken_image_is_rejected_with_its_reason(path: Path) -> None:
+def test_invalid_image_is_rejected_with_its_reason(path: Path) -> None:
     policy = STRICT.get(path.parent.name, Policy())
     with pytest.raises(ImageRejected) as raised:
         normalise(path.read_bytes(), policy)
@@ -47,7 +47,7 @@ def test_a_broken_image_is_rejected_with_its_reason(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ACCEPTED, ids=case)
-def test_a_good_image_has_the_pixels_that_a_person_sees(path: Path) -> None:
+def test_valid_image_keeps_its_visible_pixels(path: Path) -> None:
     expected = np.asarray(Image.open(f"{path}.expected.png").convert("RGB")).astype(int)
     picture = normalise(path.read_bytes(), Policy())
     assert pixels(picture).shape == expected.shape == (picture.height, picture.width, 3)
@@ -62,7 +62,7 @@ def test_a_good_image_has_the_pixels_that_a_person_sees(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ACCEPTED, ids=case)
-def test_only_what_must_change_is_changed_and_that_is_counted(path: Path) -> None:
+def test_only_necessary_changes_are_made_and_counted(path: Path) -> None:
     data = path.read_bytes()
     picture = normalise(data, Policy())
     assert (picture.data == data) == (path.parent.name == "untouched") == (picture.changed == ())
@@ -116,7 +116,7 @@ def test_limits_are_read_from_the_header() -> None:
     assert normalise(data, Policy(max_pixels=280, min_side=14, max_aspect=20 / 14)).width == 20
 
 
-def test_the_header_check_reads_no_pixels() -> None:
+def test_header_check_decodes_no_pixels() -> None:
     whole = (CASES / "accepted" / "untouched" / "baseline.jpg").read_bytes()
     assert normalise(whole[:-200], Policy(check="header")).data == whole[:-200]
     with pytest.raises(ImageRejected):
@@ -198,7 +198,7 @@ def test_any_bytes_give_a_picture_or_are_rejected(data: bytes, edits: list[tuple
     assert pixels(picture).shape == (picture.height, picture.width, 3)
 
 
-def test_only_the_start_of_a_jpeg_that_is_read_later_is_read() -> None:
+def test_only_the_start_of_a_jpeg_is_read_if_it_is_decoded_later() -> None:
     """Damage far from the start is left to the decode check; damage in the tables is found here."""
     noise = Image.frombytes("RGB", (160, 120), random.Random(0).randbytes(160 * 120 * 3))
     data = bytearray(encoded(noise, "JPEG"))

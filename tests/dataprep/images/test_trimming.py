@@ -50,7 +50,7 @@ EXTRAS = [
 @pytest.mark.parametrize("check", ["decode", "header"])
 @pytest.mark.parametrize("trailer", [FILM, b"\0", b"\n", WHOLE, b"\xff\xd9", b"\xff\xd8\xff\xe1"])
 @pytest.mark.parametrize("data", [WHOLE, jpeg(progressive=True), plain_png(), behind_start(WHOLE, EXIF)])
-def test_what_follows_the_end_is_dropped(data: bytes, trailer: bytes, check: str) -> None:
+def test_data_after_the_end_of_the_image_is_dropped(data: bytes, trailer: bytes, check: str) -> None:
     stored = normalise(data + trailer, Policy(check=check))
     assert (stored.data, stored.changed) == (data, ("trailer_dropped",))
     assert normalise(data, Policy(check=check)).data is data
@@ -78,7 +78,7 @@ def test_the_index_of_dropped_pictures_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("check", ["decode", "header"])
-def test_stripping_keeps_what_defines_the_colours_of_a_jpeg(check: str) -> None:
+def test_stripping_keeps_the_colour_data_of_a_jpeg(check: str) -> None:
     policy = replace(STRIP, check=check)
     data = behind_start(WHOLE, *EXTRAS, ADOBE, PROFILE)
     assert WHOLE[2:].startswith(b"\xff\xe0\0\x10JFIF\0")
@@ -98,7 +98,7 @@ def test_stripping_removes_comments_between_scans_and_thumbnails_in_jfif() -> No
 
 
 @pytest.mark.parametrize("check", ["decode", "header"])
-def test_stripping_keeps_what_defines_the_colours_of_a_png(check: str) -> None:
+def test_stripping_keeps_the_colour_data_of_a_png(check: str) -> None:
     meant = chunk(b"gAMA", bytes(4)), chunk(b"pHYs", bytes(9))
     extras = [
         chunk(b"eXIf", exif(1)[6:]),
@@ -139,7 +139,7 @@ def test_metadata_that_was_not_stripped_is_stored() -> None:
     assert normalise(data, Policy()).data is data
 
 
-def test_no_more_is_inflated_than_the_picture_needs() -> None:
+def test_no_more_data_is_inflated_than_the_image_size_requires() -> None:
     """The pixels are followed by 200 MB of zeros and then damage, which is not read."""
     packer = zlib.compressobj(9)
     rows = b"".join(b"\0" + row.tobytes() for row in RGB)
@@ -202,17 +202,17 @@ def test_cmyk_is_not_subsampled() -> None:
     ],
     ids=["fill", "junk", "segments", "chunks"],
 )
-def test_a_file_that_is_slow_by_design_is_rejected(data: bytes) -> None:
+def test_file_that_is_crafted_to_be_slow_is_rejected(data: bytes) -> None:
     with pytest.raises(ImageRejected) as raised:
         normalise(data, Policy())
     assert raised.value.reason == "corrupt"
 
 
-def test_many_bombs_of_text_are_dropped() -> None:
+def test_many_compressed_text_bombs_are_dropped() -> None:
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 20), 9))
     assert normalise(plain_png(0, *[bomb] * 3000), Policy()).changed == ("chunk_dropped",)
 
 
-def test_a_few_texts_stay_when_more_follow_than_decoders_take() -> None:
+def test_first_texts_are_kept_if_there_are_too_many_for_decoders() -> None:
     stored = normalise(plain_png(0, *[chunk(b"tEXt", b"a\0b")] * 501), Policy())
     assert stored.data == plain_png(0, *[chunk(b"tEXt", b"a\0b")] * 500)

@@ -40,7 +40,7 @@ def textured(number: int, side: int) -> Image.Image:
         ("JPEG", {}, {"num_shards": 12}),
     ],
 )
-def test_the_size_foreseen_is_the_size_made(
+def test_predicted_size_equals_the_actual_size(
     files: Files, tmp_path: Path, kind: str, options: dict[str, object], asked: dict[str, object]
 ) -> None:
     sides = [32 + 8 * (number % 9) for number in range(60)]
@@ -63,7 +63,7 @@ def test_the_sample_is_spread_over_the_whole_plan(files: Files, tmp_path: Path) 
     assert foresee(raw, tmp_path / "out").sampled == 200
 
 
-def test_rejects_are_foreseen_by_first_bytes_and_budget(files: Files, tmp_path: Path) -> None:
+def test_rejects_are_predicted_from_first_bytes_and_budgets(files: Files, tmp_path: Path) -> None:
     good = {f"a/{number}.jpg": picture(number) for number in range(20)}
     bad = {"a/x.jpg": b"", "a/y.jpg": b"<html>", "b/z.png": b"PK\x03\x04" + bytes(40), "b/1.jpg": picture(99)}
     raw = files({**good, **bad})
@@ -84,7 +84,7 @@ def test_rejects_that_only_decoding_finds_count_at_the_rate_of_the_sample(files:
     assert foresee(raw, tmp_path / "out", max_rejects=Budget(0.05, True)).stopped_by is None
 
 
-def test_a_dry_run_says_what_out_holds_and_writes_nothing(raw: Path, sealed: Path, tmp_path: Path) -> None:
+def test_dry_run_reports_the_content_of_out_and_writes_nothing(raw: Path, sealed: Path, tmp_path: Path) -> None:
     before = tree(sealed)
     assert "the job would do nothing" in str(foresee(raw, sealed, num_shards=3).target)
     assert "would stop with exit code 1" in str(foresee(raw, sealed, num_shards=2).target)
@@ -99,7 +99,7 @@ def test_a_dry_run_says_what_out_holds_and_writes_nothing(raw: Path, sealed: Pat
     assert not (tmp_path / "new").exists()
 
 
-def test_a_dry_run_says_that_out_holds_an_unfinished_job(raw: Path, sealed: Path) -> None:
+def test_dry_run_reports_an_unfinished_job_in_out(raw: Path, sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     assert "has this job, unfinished (4 of 4 shards built" in str(foresee(raw, sealed, num_shards=3).target)
     assert "would stop with exit code 1: the job in OUT" in str(foresee(raw, sealed, num_shards=3, seed=9).target)

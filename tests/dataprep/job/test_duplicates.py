@@ -49,7 +49,7 @@ def test_equal_files_and_equal_pixels_are_listed_with_leaks_and_conflicts(source
     ]
 
 
-def test_drop_leaves_the_train_copies_out(source: Path, tmp_path: Path) -> None:
+def test_drop_removes_the_train_copies(source: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_rejects": Budget(2, False), "max_class_loss": Budget(1, True)}
     summary = shard(source, tmp_path / "out", duplicates="drop", **options)
     assert summary.duplicates == {"groups": 2, "leaks": 0, "conflicts": 1}
@@ -59,7 +59,7 @@ def test_drop_leaves_the_train_copies_out(source: Path, tmp_path: Path) -> None:
     assert "as val/a/3.bmp in val or test" in rejects[0]["detail"]
 
 
-def test_fail_seals_nothing_where_there_is_a_leak(source: Path, tmp_path: Path) -> None:
+def test_fail_seals_nothing_if_there_is_a_leak(source: Path, tmp_path: Path) -> None:
     with pytest.raises(DataRejected, match=r"2 images of val or test are also in train, the first as 'train/a/3\.png'"):
         shard(source, tmp_path / "out", duplicates="fail")
     assert not (tmp_path / "out" / "dataset.json").exists()

@@ -101,7 +101,7 @@ def bad_target(raw: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("spoil", "code"), [(bad_class, 1), (bad_schema, 2), (bad_images, 3), (bad_target, 1)])
-def test_an_overwrite_that_fails_leaves_the_sealed_set(
+def test_overwrite_that_fails_leaves_the_sealed_dataset(
     raw: Path, sealed: Path, spoil: Callable[[Path], list[str]], code: int
 ) -> None:
     before = digests(sealed)
@@ -143,7 +143,7 @@ def test_an_overwrite_killed_at_any_step_leaves_the_old_or_the_new_set(
 
 
 @pytest.mark.slow
-def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(raw: Path, sealed: Path) -> None:
+def test_killed_overwrite_resumes_and_a_plain_command_reports_it(raw: Path, sealed: Path) -> None:
     killed("commit.receipt", raw, sealed, *NEW)
     plain = run("shard", raw, sealed, *FIXED, "--num-shards", 3)
     assert "already complete" in plain.stdout
@@ -155,7 +155,7 @@ def test_a_killed_overwrite_goes_on_and_a_plain_command_says_that_it_is_there(ra
 
 
 @pytest.mark.slow
-def test_a_killed_overwrite_is_begun_again_on_demand(raw: Path, sealed: Path) -> None:
+def test_killed_overwrite_starts_again_with_restart(raw: Path, sealed: Path) -> None:
     killed("commit.receipt", raw, sealed, *NEW)
     done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--seed", 9, "--overwrite", "--restart")
     assert done.exit_code == 0, done.stderr
@@ -195,12 +195,12 @@ def test_files_of_a_new_set_get_the_group_of_the_folder(raw: Path, sealed: Path)
     assert {path.stat().st_gid for path in sealed.iterdir() if path.is_file()} == {12345}
 
 
-def test_a_job_that_changes_a_set_holds_it(raw: Path, sealed: Path) -> None:
+def test_job_that_changes_a_dataset_locks_it(raw: Path, sealed: Path) -> None:
     with Lock(sealed / ".work" / "lock"):
         assert run("shard", raw, sealed, *FIXED, *NEW).exit_code == 75
 
 
-def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishes(
+def test_disk_failure_while_files_are_moved_is_reported_and_any_command_completes_the_moves(
     raw: Path, sealed: Path, calm: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = calm(raw)
@@ -221,7 +221,7 @@ def test_a_disk_that_fails_while_files_are_moved_is_said_and_any_command_finishe
     assert digests(sealed) == digests(new)
 
 
-def test_a_journal_that_names_files_elsewhere_is_refused(sealed: Path, tmp_path: Path) -> None:
+def test_journal_with_paths_outside_its_folder_is_rejected(sealed: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     for journal in ({"from": "next", "removes": ["../mine"], "moves": []}, {"from": "..", "removes": [], "moves": []}):
         (sealed / ".work" / "swap.json").write_text(json.dumps(journal))
@@ -241,7 +241,7 @@ def begun(raw: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spoil", [bad_class, bad_schema, bad_target])
-def test_a_restart_that_is_refused_leaves_the_unfinished_job(
+def test_restart_that_is_rejected_leaves_the_unfinished_job(
     raw: Path, begun: Path, spoil: Callable[[Path], list[str]]
 ) -> None:
     before = digests(begun)
@@ -264,7 +264,7 @@ def test_a_restart_without_source_leaves_the_unfinished_job(raw: Path, begun: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["plan.written", "plan.saved", *(s for s in SWAP_STEPS), "commit.data"])
-def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Callable[[Path], Path], step: str) -> None:
+def test_restart_killed_at_any_step_resumes(raw: Path, begun: Path, calm: Callable[[Path], Path], step: str) -> None:
     new = calm(raw)
     (new / "notes.txt").unlink(missing_ok=True)
     options = ("--num-shards", "2", "--seed", "5", "--restart")
@@ -276,7 +276,7 @@ def test_a_restart_killed_at_any_step_goes_on(raw: Path, begun: Path, calm: Call
 
 
 @pytest.mark.slow
-def test_a_plain_command_after_a_restart_without_a_plan_goes_on_with_the_old_job(raw: Path, begun: Path) -> None:
+def test_plain_command_after_a_restart_without_a_plan_resumes_the_old_job(raw: Path, begun: Path) -> None:
     killed("plan.written", raw, begun, "--num-shards", "2", "--restart")
     went_on = json.loads(run("shard", raw, begun, *FIXED, "--num-shards", 3, "--json").stdout)
     assert went_on["built"] == went_on["shards"] - 1
@@ -300,7 +300,7 @@ def flawed(files: Files, tmp_path: Path) -> tuple[Path, Path]:
 RETRY = ("--num-shards", "4", *LENIENT, "--retry-rejects")
 
 
-def test_a_retry_that_is_refused_leaves_the_sealed_set(flawed: tuple[Path, Path]) -> None:
+def test_retry_that_is_rejected_leaves_the_sealed_dataset(flawed: tuple[Path, Path]) -> None:
     source, out = flawed
     before = digests(out)
     (source / "a" / "new.jpg").write_bytes(picture(50))
@@ -335,7 +335,7 @@ def test_a_retry_killed_at_any_step_leaves_the_old_or_the_new_set(
 
 
 @pytest.mark.slow
-def test_a_killed_retry_takes_up_files_that_were_changed_since(flawed: tuple[Path, Path]) -> None:
+def test_killed_retry_uses_files_that_changed_since(flawed: tuple[Path, Path]) -> None:
     source, out = flawed
     killed("commit.receipt", source, out, *RETRY)
     (source / "b" / "bad.jpg").write_bytes(picture(98))
@@ -344,7 +344,7 @@ def test_a_killed_retry_takes_up_files_that_were_changed_since(flawed: tuple[Pat
     assert verify(out).problems == []
 
 
-def test_a_retry_where_nothing_was_refused_says_what_is_new_in_source(raw: Path, sealed: Path) -> None:
+def test_retry_without_rejects_reports_new_files_in_source(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     (raw / "cat" / "new.jpg").write_bytes(picture(50))
     done = run("shard", raw, sealed, *FIXED, "--num-shards", 3, "--retry-rejects")
@@ -352,7 +352,7 @@ def test_a_retry_where_nothing_was_refused_says_what_is_new_in_source(raw: Path,
     assert digests(sealed) == before
 
 
-def test_a_retry_where_nothing_was_refused_changes_nothing(raw: Path, sealed: Path) -> None:
+def test_retry_without_rejects_changes_nothing(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     summary = pipeline.shard(raw, sealed, replace(QUICK, num_shards=3), Silent(), Existing(retry_rejects=True))
     assert (summary.already_complete, digests(sealed)) == (True, before)
@@ -361,7 +361,7 @@ def test_a_retry_where_nothing_was_refused_changes_nothing(raw: Path, sealed: Pa
 # Files that a user has named.
 
 
-def test_an_output_that_cannot_be_written_whole_leaves_the_earlier_one(
+def test_output_that_cannot_be_written_completely_leaves_the_previous_file(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -375,7 +375,7 @@ def test_an_output_that_cannot_be_written_whole_leaves_the_earlier_one(
     assert (done.exit_code, earlier.read_bytes(), list(earlier.parent.iterdir())) == (1, b"earlier", [earlier])
 
 
-def test_an_output_goes_through_a_link_and_into_a_pipe(sealed: Path, tmp_path: Path) -> None:
+def test_output_is_written_through_a_link_and_into_a_pipe(sealed: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"earlier")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     assert run("inspect", sealed, "--row", 0, "--save", tmp_path / "link").exit_code == 0
@@ -388,7 +388,7 @@ def test_an_output_goes_through_a_link_and_into_a_pipe(sealed: Path, tmp_path: P
         assert reader.communicate()[0] == image
 
 
-def test_a_file_of_the_user_that_ends_in_part_stays(raw: Path, sealed: Path) -> None:
+def test_user_file_with_the_suffix_part_is_kept(raw: Path, sealed: Path) -> None:
     (sealed / "download.part").write_text("mine")
     (sealed / "dataset.json").unlink()
     (sealed / "train.mindrecord0.part").write_text("left over")
@@ -396,7 +396,7 @@ def test_a_file_of_the_user_that_ends_in_part_stays(raw: Path, sealed: Path) -> 
     assert {path.name for path in sealed.glob("*.part")} == {"download.part"}
 
 
-def test_names_that_a_killed_repair_has_set_aside_are_found_again(raw: Path, sealed: Path) -> None:
+def test_names_that_a_killed_repair_moved_aside_are_restored(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     (sealed / "train.mindrecord0").rename(sealed / "train.mindrecord0.aside")
     assert run("repair", sealed).exit_code == 0
@@ -415,7 +415,7 @@ def other_set(files: Files, names: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("again", [False, True])
-def test_an_overwrite_from_what_seems_another_source_is_refused(
+def test_overwrite_from_an_unrelated_source_is_rejected(
     files: Files, raw: Path, sealed: Path, tmp_path: Path, names: list[str], why: str, again: bool
 ) -> None:
     other_set(files, names)
@@ -434,7 +434,7 @@ def test_an_overwrite_from_what_seems_another_source_is_refused(
     assert run("shard", tmp_path / "other", sealed, *FIXED, "--overwrite").exit_code == 0
 
 
-def test_an_overwrite_that_shares_a_class_and_a_tenth_of_the_rows_goes_on(
+def test_overwrite_that_shares_a_class_and_a_tenth_of_the_rows_is_accepted(
     files: Files, sealed: Path, tmp_path: Path
 ) -> None:
     other_set(files, ["cat/1.jpg", "cat/2.jpg", "cow/3.jpg", "cow/4.jpg"])
@@ -442,7 +442,7 @@ def test_an_overwrite_that_shares_a_class_and_a_tenth_of_the_rows_goes_on(
     assert load_dataset(sealed).classes == ("cat", "cow")
 
 
-def test_an_overwrite_that_ignores_every_file_is_refused_and_not_tried_again(raw: Path, sealed: Path) -> None:
+def test_overwrite_that_ignores_every_file_is_rejected_and_not_resumed(raw: Path, sealed: Path) -> None:
     before = digests(sealed)
     for pattern, why in (("*", "--ignore matches 2 folders"), ("*.*", "no image was found")):
         done = run("shard", raw, sealed, *FIXED, *NEW, "--ignore", pattern)
@@ -451,7 +451,7 @@ def test_an_overwrite_that_ignores_every_file_is_refused_and_not_tried_again(raw
     assert not (sealed / ".work" / "next").exists()
 
 
-def test_a_source_that_can_be_read_in_two_ways_now_is_no_source_that_is_away(raw: Path, sealed: Path) -> None:
+def test_source_that_became_ambiguous_is_not_reported_as_unavailable(raw: Path, sealed: Path) -> None:
     (raw / "train").mkdir()
     done = run("shard", raw, sealed, *FIXED, *NEW)
     assert (done.exit_code, "is ambiguous" in done.stderr) == (1, True), done.stderr

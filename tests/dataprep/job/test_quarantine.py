@@ -58,7 +58,9 @@ def test_a_file_that_stalls_is_named_and_the_job_is_sealed(
     assert any("1 file, the first 'cat/2.jpg': no response" in line for line in as_lines(done))
 
 
-def test_after_some_stalls_the_others_are_not_tried(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_several_stalls_no_further_copies_are_tried(
+    bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wake = threading.Event()
     monkeypatch.setattr(quarantine, "MAX_STALLS", 1)
     fail_reading(monkeypatch, b"<html>1", wake.wait)
@@ -82,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_job_is_sealed(
     assert copied(tmp_path / "aside") == {"1.jpg", "3.jpg"}
 
 
-def test_a_name_that_is_too_long_there_is_named_and_the_job_is_sealed(bad: Path, tmp_path: Path) -> None:
+def test_name_too_long_for_the_quarantine_is_reported_and_the_job_is_sealed(bad: Path, tmp_path: Path) -> None:
     deep = bad / "cat" / ("d" * 200) / ("e" * 200)
     deep.mkdir(parents=True)
     (deep / "4.jpg").write_bytes(b"<html>4")
@@ -94,15 +96,13 @@ def test_a_name_that_is_too_long_there_is_named_and_the_job_is_sealed(bad: Path,
     assert copied(tmp_path / "aside") == {"1.jpg", "2.jpg", "3.jpg"}
 
 
-def test_a_fifo_in_place_of_a_refused_file_is_named(bad: Path, tmp_path: Path) -> None:
+def test_fifo_in_place_of_a_rejected_file_is_named(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
     assert done.not_copied == {"cat/4.jpg": "not a regular file"}
 
 
-def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(
-    bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_quarantine_disk_gives_exit_code_75(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -113,13 +113,13 @@ def test_a_full_disk_of_the_quarantine_is_to_be_tried_again(
     assert shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside").not_copied == {}
 
 
-def test_a_refused_job_says_what_was_not_copied_too(bad: Path, tmp_path: Path) -> None:
+def test_rejected_job_also_reports_files_that_were_not_copied(bad: Path, tmp_path: Path) -> None:
     os.mkfifo(bad / "cat" / "4.jpg")
     with pytest.raises(DataRejected, match=r"1 of them could not be copied to --quarantine, the first 'cat/4\.jpg'"):
         shard(bad, tmp_path / "out", max_rejects=Budget(1, False), quarantine=tmp_path / "aside")
 
 
-def test_no_part_is_left_behind(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_partial_copy_is_left(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aside" / "not_an_image" / "cat" / "2.jpg").mkdir(parents=True)
     done = shard(bad, tmp_path / "out", max_rejects=ALLOWED, quarantine=tmp_path / "aside")
     assert done.not_copied == {"cat/2.jpg": "cannot be written: Is a directory"}

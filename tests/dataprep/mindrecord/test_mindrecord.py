@@ -84,7 +84,7 @@ def test_a_row_too_large_for_a_page_says_what_it_needs(tmp_path: Path) -> None:
     assert raised.value.needed == 32769
 
 
-def test_a_header_that_is_full_raises(tmp_path: Path) -> None:
+def test_full_header_raises_an_error(tmp_path: Path) -> None:
     schema = RecordSchema("s", "any", (Field("image", "bytes"),))
     with pytest.raises(HeaderFull):
         write(tmp_path, [{"image": b"x" * 20_000}] * 100, schema=schema)
@@ -140,6 +140,6 @@ def test_damaged_rows_raise_ValueError_only(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [(1 << 14) - 4, 1 << 28, (1 << 14) + 2])
-def test_header_sizes_outside_the_limits_are_refused(size: int) -> None:
+def test_header_sizes_outside_the_limits_are_rejected(size: int) -> None:
     with pytest.raises(ValueError, match="must be a multiple of 4"):
         Geometry(size, 1 << 15)

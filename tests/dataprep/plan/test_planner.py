@@ -45,7 +45,7 @@ def test_another_seed_gives_another_split_and_order() -> None:
     assert contents(plan(found)) != contents(plan(found, seed=1))
 
 
-def test_each_class_gives_its_share_to_val_and_test() -> None:
+def test_each_class_is_split_by_the_fractions_of_val_and_test() -> None:
     made = plan(items({"cat": 50, "dog": 30, "one": 1}), val=0.1, test=0.2)
     assert made.class_rows() == {"train": [35, 21, 1], "val": [5, 3, 0], "test": [10, 6, 0]}
     assert made.warnings == [
@@ -67,7 +67,7 @@ def test_shards_mix_the_classes() -> None:
     assert all({label for _, label in rows} == {0, 1} for rows in contents(made).values())
 
 
-def test_more_shards_than_images_are_refused() -> None:
+def test_more_shards_than_images_are_rejected() -> None:
     with pytest.raises(DataprepError, match="--num-shards 8 is too large for 3 images"):
         plan(items({"cat": 3}), num_shards=8, val=0.0)
 
@@ -122,7 +122,7 @@ def test_a_list_of_classes_gives_the_order() -> None:
     assert (made.classes, made.warnings) == (("1", "2", "10"), [])
 
 
-def test_a_folder_that_the_list_does_not_name_is_refused() -> None:
+def test_folder_that_the_class_list_does_not_name_is_rejected() -> None:
     with pytest.raises(DataprepError, match="class 'dog' is not in the list of --classes"):
         plan(items({"cat": 1, "dog": 1}), classes=("cat",))
 
@@ -135,7 +135,7 @@ def test_val_uses_the_classes_of_train() -> None:
     assert made.warnings == ["val has no image of 1 class: 'a'"]
 
 
-def test_a_class_that_only_val_has_is_refused() -> None:
+def test_class_without_train_folder_is_rejected() -> None:
     with pytest.raises(DataprepError, match="class 'val/new' is not in train"):
         plan(items({"a": 1}, "train") + items({"new": 1}, "val"), "splits")
 
@@ -147,7 +147,7 @@ def test_found_counts_items_rejects_and_ignored() -> None:
     assert made.rejects() == [Reject("a/x", "dangling_link", "")]
 
 
-def test_no_image_is_an_error_that_says_what_was_expected() -> None:
+def test_source_without_images_is_an_error_that_names_the_expected_layout() -> None:
     with pytest.raises(DataprepError, match=r"no image was found in /source; expected images in the folders"):
         plan([FoundClass("a", None)])
 
@@ -165,6 +165,4 @@ def test_a_saved_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_options_without_effect_give_a_warning() -> None:
     split = items({"a": 3}, "train") + items({"a": 2}, "val")
     assert plan(split, "splits").warnings == []
-    assert plan(split, "splits", val=0.2).warnings == [
-        "SOURCE gives the splits, so --val and --test have no effect"
-    ]
+    assert plan(split, "splits", val=0.2).warnings == ["SOURCE gives the splits, so --val and --test have no effect"]

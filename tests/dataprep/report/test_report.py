@@ -97,7 +97,7 @@ def spoilt(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_the_page_says_what_the_manifest_says(spoilt: Path) -> None:
+def test_page_shows_the_values_of_the_manifest(spoilt: Path) -> None:
     reported = report(spoilt, None, tell)
     assert reported.path == str(spoilt / REPORT)
     assert (reported.rows, reported.classes, reported.refused, reported.listed) == (26, 2, 3, 3)
@@ -119,7 +119,7 @@ def test_the_page_says_what_the_manifest_says(spoilt: Path) -> None:
         assert part in said
 
 
-def test_where_nothing_is_wrong_the_page_says_so(sealed: Path) -> None:
+def test_page_says_if_nothing_is_wrong(sealed: Path) -> None:
     assert report(sealed, None, tell).missing == []
     said = text_of(sealed / REPORT)
     for part in (
@@ -150,7 +150,7 @@ def test_the_page_loads_nothing_and_names_its_scripts_by_digest(spoilt: Path) ->
     assert not re.search(r"url\((?!#)", page)
 
 
-def test_the_page_is_no_part_of_the_set(made: Path, spoilt: Path) -> None:
+def test_page_is_not_part_of_the_dataset(made: Path, spoilt: Path) -> None:
     before = load_dataset(spoilt).digest
     report(spoilt, None, tell)
     assert verify(spoilt).problems == []
@@ -159,7 +159,7 @@ def test_the_page_is_no_part_of_the_set(made: Path, spoilt: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", [Existing(overwrite=True), Existing(retry_rejects=True)])
-def test_a_set_that_is_replaced_takes_its_page_along(made: Path, spoilt: Path, existing: Existing) -> None:
+def test_replacing_a_dataset_removes_its_page(made: Path, spoilt: Path, existing: Existing) -> None:
     (spoilt / REPORT).write_text("<!doctype html>")
     options = replace(QUICK, val=0.5, max_rejects=ALL, max_class_loss=ALL)
     assert not pipeline.shard(made / "raw", spoilt, options, Silent(), existing).already_complete
@@ -182,7 +182,7 @@ def test_the_command_on_the_page_makes_the_same_set(files: Files, tmp_path: Path
     assert load_dataset(tmp_path / "other").digest == load_dataset(tmp_path / "my set").digest
 
 
-def test_without_work_the_page_says_what_it_lacks(spoilt: Path) -> None:
+def test_page_without_the_work_folder_lists_what_is_missing(spoilt: Path) -> None:
     shutil.rmtree(spoilt / WORK)
     reported = report(spoilt, None, tell)
     assert [sentence.split(" ", 1)[0] for sentence in reported.missing] == ["Rejected"]
@@ -193,7 +193,7 @@ def test_without_work_the_page_says_what_it_lacks(spoilt: Path) -> None:
     assert reported.pictures == 26 + 2
 
 
-def test_without_its_source_the_page_lists_refused_files_alone(
+def test_page_without_the_source_lists_rejected_files_without_pictures(
     made: Path, spoilt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_source = report(spoilt, None, tell)
@@ -214,7 +214,7 @@ def test_a_damaged_set_is_shown_as_far_as_it_can_be_read(sealed: Path) -> None:
     assert reported.pictures == 40 - train[0].rows - train[1].rows
 
 
-def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
+def test_invalid_manifest_gives_an_error_and_no_page(sealed: Path) -> None:
     (sealed / "dataset.json").write_text((sealed / "dataset.json").read_text().replace('"found": 42', '"found": 43'))
     with pytest.raises(ContractError, match="edited"):
         report(sealed, None, tell)
@@ -222,7 +222,7 @@ def test_an_unsound_manifest_is_no_page(sealed: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*.jsonl", "train.mindrecord*", ".work/*.*", ".work/receipts/*"])
-def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
+def test_page_is_written_whatever_other_file_is_damaged(
     spoilt: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
     monkeypatch.setattr("dataprep.report.page.render", lambda *_, **values: str(values))
@@ -238,7 +238,7 @@ def test_whatever_is_damaged_beside_the_manifest_there_is_a_page(
         path.write_bytes(original)
 
 
-def test_a_list_that_is_damaged_is_read_up_to_there(spoilt: Path) -> None:
+def test_damaged_list_is_read_up_to_the_damage(spoilt: Path) -> None:
     lines = (spoilt / REJECTS).read_bytes().splitlines(keepends=True)
     (spoilt / REJECTS).write_bytes(lines[0] + b"{}\n" + lines[2])
     reported = report(spoilt, None, tell)
@@ -254,7 +254,7 @@ def test_a_key_that_leaves_the_source_is_not_followed(made: Path, spoilt: Path) 
     assert "1 of 1 that decode" in text_of(spoilt / REPORT)
 
 
-def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
+def test_only_an_existing_page_is_overwritten(sealed: Path, tmp_path: Path) -> None:
     report(sealed, tmp_path / "page.html", tell)
     report(sealed, tmp_path / "page.html", tell)
     for out, said in (
@@ -267,7 +267,7 @@ def test_only_a_page_is_replaced(sealed: Path, tmp_path: Path) -> None:
     load_dataset(sealed)
 
 
-def test_a_missing_package_is_named_with_the_way_to_it(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named_with_its_pip_command(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     result = run("report", sealed)
     assert result.exit_code == 1
@@ -275,7 +275,7 @@ def test_a_missing_package_is_named_with_the_way_to_it(sealed: Path, monkeypatch
     assert not (sealed / REPORT).exists()
 
 
-def test_the_command_tells_where_the_page_is(sealed: Path, tmp_path: Path) -> None:
+def test_command_prints_the_path_of_the_page(sealed: Path, tmp_path: Path) -> None:
     result = run("report", sealed, "--out", tmp_path / "a.html", "--json")
     told = json.loads(result.stdout)
     assert told["path"] == str(tmp_path / "a.html")
@@ -305,7 +305,7 @@ def test_any_sides_can_be_drawn(sides: dict[int, int]) -> None:
 
 
 @pytest.mark.usefixtures("drawn")
-def test_every_colour_of_a_figure_is_one_that_follows_the_theme() -> None:
+def test_every_colour_of_a_figure_follows_the_theme() -> None:
     style = resources.files("schemas").joinpath("page", "page.css").read_text()
     for svg in (
         figures.aspects(Counter({-90: 1, 0: 5, 12: 2})),
@@ -328,14 +328,14 @@ def many_rejected(sealed: Path) -> Iterator[Path]:
     return sealed
 
 
-def test_a_list_that_is_too_long_is_cut_and_says_so(many_rejected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_that_is_too_long_is_truncated_with_a_note(many_rejected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataprep.report.rejected.LIST_BYTES", 1000)
     reported = report(many_rejected, None, tell)
     assert 0 < reported.listed < 5000
     assert f"The page lists {reported.listed:,} of 5,000 rejected files; rejects.jsonl lists all" in reported.missing
 
 
-def test_what_a_table_has_no_room_for_is_said(spoilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_omitted_from_a_table_are_counted(spoilt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_CLASSES", "MAX_SHARDS", "EXTENSIONS"):
         monkeypatch.setattr(f"dataprep.report.tables.{name}", 1)
     monkeypatch.setattr("dataprep.report.page.MAX_SHEETS", 1)
@@ -349,7 +349,7 @@ def test_what_a_table_has_no_room_for_is_said(spoilt: Path, monkeypatch: pytest.
     assert "png 13 others 13" in text_of(spoilt / REPORT)
 
 
-def test_a_fair_choice_of_each_reason_is_tried(many_rejected: Path) -> None:
+def test_thumbnails_come_from_a_fair_sample_of_each_reason(many_rejected: Path) -> None:
     rejected = list_rejected(many_rejected, load_dataset(many_rejected), 12)
     for reason in ("truncated", "empty"):
         sizes = [reject["size"] for reject in rejected.candidates[reason]]

@@ -60,7 +60,7 @@ def shown(browser: Browser, selector: str) -> list[str]:
     return [element.text for element in browser.find_all(selector) if element.is_displayed()]
 
 
-def test_hostile_names_are_text_and_nothing_else(browser: Browser, page: Path) -> None:
+def test_hostile_names_are_shown_as_text_only(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.wait_for("document.querySelector('#list-count').textContent")
     expected = {printable(path_to_key(name)) for name in HOSTILE if len(name) < 160}
@@ -75,13 +75,13 @@ def test_hostile_names_are_text_and_nothing_else(browser: Browser, page: Path) -
     assert browser.requests() == []
 
 
-def test_a_page_fits_a_phone_whatever_the_names(browser: Browser, page: Path) -> None:
+def test_page_fits_a_phone_with_any_names(browser: Browser, page: Path) -> None:
     browser.open(page, width=PHONE)
     browser.wait_for("document.querySelector('#list-count').textContent")
     assert browser.overflow() == 0
 
 
-def test_sheets_are_drawn_when_they_come_into_view(browser: Browser, page: Path) -> None:
+def test_sheets_are_drawn_when_they_become_visible(browser: Browser, page: Path) -> None:
     browser.open(page, width=PHONE)
     drawn = "document.querySelectorAll('#sheets .thumb').length"
     last = "document.querySelector('#sheets > :last-child')"
@@ -109,7 +109,7 @@ def test_a_class_is_found_and_its_pictures_are_enlarged(browser: Browser, page: 
     assert not browser.find("#enlarged").is_displayed()
 
 
-def test_refused_files_are_found_by_name_and_reason(browser: Browser, page: Path) -> None:
+def test_rejected_files_are_found_by_name_and_reason(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.wait_for("document.querySelectorAll('#list tbody tr').length")
     assert browser.find("#list-count").text == "8 of 8"
@@ -131,7 +131,7 @@ def test_equal_pictures_stand_side_by_side(browser: Browser, page: Path) -> None
     assert len(browser.find_all(".pair")) == len(HOSTILE)
 
 
-def test_a_page_is_in_order_for_those_who_do_not_see_it(browser: Browser, page: Path) -> None:
+def test_page_is_accessible_to_screen_readers(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.wait_for("document.querySelectorAll('#list tbody tr').length")
     every = "return [...document.querySelectorAll(arguments[0])].map((element) => element"
@@ -148,7 +148,7 @@ def test_a_page_is_in_order_for_those_who_do_not_see_it(browser: Browser, page: 
     assert targets == browser.driver.execute_script(f"{every}.id)", "main > section")
 
 
-def test_what_needs_scripts_is_said_where_they_are_off(browser: Browser, page: Path) -> None:
+def test_page_without_scripts_names_the_missing_parts(browser: Browser, page: Path) -> None:
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.open(page)

@@ -21,7 +21,7 @@ def dry_run(source: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("job", [lambda source, out: shard(source, out, **ANY), dry_run])
-def test_a_closed_folder_refuses_the_job_and_is_named(
+def test_unreadable_folder_rejects_the_job_and_is_named(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[Path, Path], object]
 ) -> None:
     monkeypatch.setattr(os, "scandir", ClosedScandir({"cat": errno.EACCES}))
@@ -33,7 +33,7 @@ PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EREMO
 
 
 @pytest.mark.parametrize("number", [*PASSING, errno.ENOENT])
-def test_what_may_pass_is_to_be_tried_again(
+def test_temporary_folder_error_gives_exit_code_75(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(os, "scandir", ClosedScandir({"cat": number}))
@@ -43,7 +43,7 @@ def test_what_may_pass_is_to_be_tried_again(
     assert shard(raw, tmp_path / "out", **ANY).written == 40
 
 
-def test_a_folder_that_is_closed_after_the_plan_refuses_the_rerun(
+def test_folder_that_becomes_unreadable_after_the_plan_rejects_the_rerun(
     raw: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sealed / "dataset.json").unlink()
@@ -54,7 +54,7 @@ def test_a_folder_that_is_closed_after_the_plan_refuses_the_rerun(
     assert shard(raw, sealed, num_shards=3).written == 40
 
 
-def test_a_closed_folder_that_is_ignored_by_name_is_no_fault(
+def test_unreadable_folder_that_is_ignored_by_name_is_no_error(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "scandir", ClosedScandir({"cat": errno.EACCES}))
@@ -64,7 +64,7 @@ def test_a_closed_folder_that_is_ignored_by_name_is_no_fault(
 @pytest.mark.parametrize(
     ("number", "error"), [(errno.EACCES, DataRejected), (errno.EIO, TryLater), (errno.ENOENT, WrongUsage)]
 )
-def test_source_itself(
+def test_unreadable_source_is_reported(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[DataprepError]
 ) -> None:
     monkeypatch.setattr(os, "scandir", ClosedScandir({"raw": number, "": number}))
@@ -74,7 +74,7 @@ def test_source_itself(
     assert not (tmp_path / "out").exists()
 
 
-def test_many_closed_folders_are_counted_and_the_first_are_named(
+def test_many_unreadable_folders_are_counted_and_the_first_are_named(
     tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"closed{number}" for number in range(7)]

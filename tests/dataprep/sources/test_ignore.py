@@ -54,18 +54,18 @@ def test_a_pattern_matches_as_in_a_gitignore_file(pattern: str, yes: list[str], 
 
 
 @pytest.mark.parametrize("pattern", ["", "/", ".", "./", "!x", "../x", "a/../b", "[z-a]", "[[:nothing:]]"])
-def test_a_pattern_that_can_match_nothing_is_refused(pattern: str) -> None:
+def test_pattern_that_can_match_nothing_is_rejected(pattern: str) -> None:
     with pytest.raises(DataprepError, match=r"^--ignore '"):
         IgnorePatterns((pattern,))
 
 
-def test_the_first_pattern_counts_and_those_after_it_have_matched_too() -> None:
+def test_first_matching_pattern_is_counted_and_later_matches_give_no_warning() -> None:
     patterns = IgnorePatterns(("*.jpg", "1.*", "2.*"))
     assert patterns.match("1.jpg", "a/1.jpg", is_folder=False) == "*.jpg"
     assert patterns.unmatched() == ["--ignore '2.*' matched nothing: no file or folder has this name"]
 
 
-def test_a_pattern_without_a_match_is_named_with_what_it_may_have_meant() -> None:
+def test_pattern_without_a_match_is_named_with_a_suggestion() -> None:
     patterns = IgnorePatterns(("Thumbs", "thumbs/*", "gone/", "here"))
     for name, path in (("thumbs", "cat/thumbs"), ("here", "cat/here")):
         patterns.match(name, path, is_folder=True)

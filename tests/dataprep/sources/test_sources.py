@@ -49,7 +49,7 @@ def test_split_folders_give_split_and_class(files: Files) -> None:
     assert found == {("train", "a", "train/a/1.jpg"), ("val", "a", "validation/a/2.jpg"), ("test", "b", "Test/b/3.jpg")}
 
 
-def test_two_folders_for_one_split_are_refused(files: Files) -> None:
+def test_two_folders_for_one_split_are_rejected(files: Files) -> None:
     root = files({"train/a/1.jpg": b"x", "val/a/2.jpg": b"x", "valid/a/3.jpg": b"x"})
     with pytest.raises(DataprepError, match="both 'val' and 'valid'"):
         scan(root, "splits")
@@ -110,7 +110,7 @@ def test_layout_is_detected_from_the_folders(files: Files, names: list[str], lay
         (["cat/train/1.jpg", "cat/val/1.jpg", "dog/train/1.jpg", "dog/val/1.jpg"], "'cat' contains 'train', 'val'"),
     ],
 )
-def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names: list[str], says: str) -> None:
+def test_ambiguous_folders_are_an_error_that_shows_both_options(files: Files, names: list[str], says: str) -> None:
     root = files(dict.fromkeys(names, b"x"))
     with pytest.raises(DataprepError) as refused:
         detect_layout(root, PLAIN)
@@ -119,21 +119,21 @@ def test_folders_that_can_be_read_in_two_ways_are_asked_for(files: Files, names:
     assert detect_layout(root, PLAIN, "classes") == "classes"
 
 
-def test_short_split_names_are_read_when_asked_for(files: Files) -> None:
+def test_short_split_names_are_accepted_with_layout_splits(files: Files) -> None:
     root = files(dict.fromkeys(["tr/a/1.jpg", "te/a/2.jpg"], b"x"))
     assert detect_layout(root, PLAIN, "splits") == "splits"
     found = {(entry.split, entry.class_name, entry.key) for entry in scan(root, "splits") if isinstance(entry, Item)}
     assert found == {("train", "a", "tr/a/1.jpg"), ("test", "a", "te/a/2.jpg")}
 
 
-def test_the_advised_pattern_leaves_the_folder_out(files: Files) -> None:
+def test_recommended_pattern_excludes_the_folder(files: Files) -> None:
     root = files(dict.fromkeys(["train/odd [1] name/1.jpg", "odd [1] name/1.jpg"], b"x"))
     options = SourceOptions((r"/odd \[1] name/",))
     assert detect_layout(root, options) == "splits"
     assert keys(scan(root, "splits", options)) == ["train/odd [1] name/1.jpg"]
 
 
-def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> None:
+def test_folder_next_to_the_splits_is_ignored_with_a_notice(files: Files) -> None:
     found = scan(files(dict.fromkeys(["train/a/1.jpg", "more/a/1.jpg", "notes.txt"], b"x")), "splits")
     assert keys(found) == ["train/a/1.jpg"]
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
@@ -141,19 +141,19 @@ def test_a_folder_beside_the_splits_is_left_out_with_a_word(files: Files) -> Non
     ]
 
 
-def test_images_outside_of_class_folders_are_left_out_with_a_word(files: Files) -> None:
+def test_images_outside_of_class_folders_are_ignored_with_a_notice(files: Files) -> None:
     found = scan(files(dict.fromkeys(["a/1.jpg", "2.jpg", "3.PNG", "notes.txt"], b"x")))
     assert [entry.text for entry in found if isinstance(entry, Notice)] == [
         "ignored 2 images directly in SOURCE, outside any class folder; the first is '2.jpg'"
     ]
 
 
-def test_a_source_without_folders_is_refused(files: Files) -> None:
+def test_source_without_folders_is_rejected(files: Files) -> None:
     with pytest.raises(DataprepError, match="has no folder, only 2 files: use the folder above it"):
         detect_layout(files({"1.jpg": b"x", "2.jpg": b"x"}), PLAIN)
 
 
-def test_an_empty_source_is_refused(files: Files, tmp_path: Path) -> None:
+def test_empty_source_is_rejected(files: Files, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match="has no folder; expected"):
         detect_layout(tmp_path, PLAIN)
 
@@ -180,13 +180,13 @@ def test_junk_is_ignored_by_rule(files: Files) -> None:
     }
 
 
-def test_content_decides_where_the_name_does_not_say_image(files: Files) -> None:
+def test_content_decides_if_the_name_has_no_image_suffix(files: Files) -> None:
     found = scan(files({"a/notes.txt": b"hello", "a/photo.txt": picture(0), "a/text.jpg": b"hello"}))
     assert keys(found) == ["a/photo.txt", "a/text.jpg"]
     assert rules(found) == {"a/notes.txt": "no image by name or content"}
 
 
-def test_folders_of_systems_are_junk_at_any_depth_and_files_of_such_a_name_are_not(files: Files) -> None:
+def test_system_folders_are_ignored_at_any_depth_but_files_of_the_same_name_are_not(files: Files) -> None:
     folders = ["@eaDir", "#recycle", "#snapshot", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
     folders += ["FOUND.000"]
     names = [f"{folder}/1.jpg" for folder in folders] + [f"a/{folder}/1.jpg" for folder in folders]
@@ -234,7 +234,7 @@ def test_links_to_files_are_followed_and_to_folders_only_on_demand(files: Files,
     assert keys(scan(root, options=SourceOptions(follow_links=True))) == ["a/1.jpg", "a/folder/2.jpg", "a/linked.jpg"]
 
 
-def test_a_loop_of_links_is_found(files: Files) -> None:
+def test_loop_of_links_is_rejected(files: Files) -> None:
     root = files({"a/deep/1.jpg": picture(0)})
     os.symlink("..", root / "a" / "deep" / "up")
     found = scan(root, options=SourceOptions(follow_links=True))
@@ -253,7 +253,7 @@ def test_a_link_to_source_or_above_it_is_a_loop(files: Files, layout: str, targe
     assert reasons(found) == {f"{inside}a/self": "link_loop"}
 
 
-def test_a_class_folder_that_is_a_link_to_source_is_a_loop_and_no_class(files: Files) -> None:
+def test_class_folder_that_links_to_source_is_rejected_as_a_loop(files: Files) -> None:
     root = files({"a/1.jpg": picture(0)})
     os.symlink(".", root / "self")
     found = scan(root, options=SourceOptions(follow_links=True))
@@ -267,7 +267,7 @@ def test_a_link_to_another_class_is_followed(files: Files) -> None:
     assert keys(scan(root, options=SourceOptions(follow_links=True))) == ["a/1.jpg", "a/other/2.jpg", "b/2.jpg"]
 
 
-def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
+def test_each_link_that_cannot_be_followed_is_a_reject(files: Files) -> None:
     root = files({"a/1.jpg": picture(0)})
     os.symlink("circle", root / "a" / "circle")
     os.symlink("1.jpg/x", root / "a" / "through a file")
@@ -281,7 +281,7 @@ def test_links_that_cannot_be_followed_are_a_reject_each(files: Files) -> None:
 
 @pytest.mark.parametrize("entries", [0, 1])
 @pytest.mark.parametrize(("layout", "closed"), [("classes", "cat"), ("classes", "deep"), ("splits", "train")])
-def test_a_folder_that_cannot_be_listed_is_told_apart_from_files(
+def test_folder_that_cannot_be_listed_is_distinguished_from_files(
     files: Files, monkeypatch: pytest.MonkeyPatch, layout: str, closed: str, entries: int
 ) -> None:
     split = "train/" if layout == "splits" else ""
@@ -300,7 +300,7 @@ def test_names_that_are_not_utf8_have_keys(files: Files) -> None:
     assert keys(scan(root)) == ['a/%FF\n\t".jpg', "a/1.jpg"]
 
 
-def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None:
+def test_classes_one_level_too_deep_in_every_split_are_rejected(files: Files) -> None:
     names = ["train/images/a/1.jpg", "train/images/b/2.jpg", "val/images/a/3.jpg"]
     root = files(dict.fromkeys(names, b"x"))
     with pytest.raises(DataprepError, match="'train/images', the only folder in 'train', contains 'a', 'b'"):
@@ -308,13 +308,13 @@ def test_classes_one_level_down_in_every_split_are_refused(files: Files) -> None
     assert detect_layout(root, SourceOptions(), "splits") == "splits"
 
 
-def test_a_split_of_one_class_with_folders_and_images_is_taken(files: Files) -> None:
+def test_split_of_one_class_with_folders_and_images_is_accepted(files: Files) -> None:
     names = ["train/cat/old/1.jpg", "train/cat/2.jpg", "val/cat/3.jpg"]
     assert detect_layout(files(dict.fromkeys(names, b"x")), SourceOptions()) == "splits"
 
 
 @pytest.mark.parametrize("seconds", [1 << 40, -(1 << 40)])
-def test_a_time_that_sqlite_cannot_hold_is_the_last_or_the_first_moment(seconds: int) -> None:
+def test_file_time_outside_the_range_of_sqlite_is_clamped(seconds: int) -> None:
     found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 7, 0, 0, 0), {"st_mtime_ns": seconds * 10**9})
     size, mtime_ns = size_and_time(found)
     assert (size, abs(mtime_ns), mtime_ns > 0) == (7, (1 << 63) - 1, seconds > 0)

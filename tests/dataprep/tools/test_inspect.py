@@ -69,19 +69,19 @@ def test_any_name_is_written_and_found_again(files: Files, tmp_path: Path, name:
     assert read_key(tmp_path / "out", None, f"d/{name}").blobs["image"] == picture(2)
 
 
-def test_bytes_that_are_no_text_are_found_by_their_escaped_key(files: Files, tmp_path: Path) -> None:
+def test_key_with_bytes_that_are_not_utf8_is_found_by_its_escaped_form(files: Files, tmp_path: Path) -> None:
     source = files({"c/1.jpg": picture(1)})
     (tmp_path / "raw" / "c" / "1.jpg").rename(os.fsdecode(os.fsencode(source / "c") + b"/\xff\xfe.jpg"))
     shard(source, tmp_path / "out", val=0.0)
     assert read_key(tmp_path / "out", None, "c/%FF%FE.jpg").blobs["image"] == picture(1)
 
 
-def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_dataset_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"has no dataset\.json and no MindRecord file"):
         inspect(tmp_path)
 
 
-def test_a_set_that_is_not_sealed_is_named_as_that(sealed: Path) -> None:
+def test_unsealed_dataset_is_reported_as_unsealed(sealed: Path) -> None:
     (sealed / "dataset.json").unlink()
     with pytest.raises(ContractError, match="is not sealed"):
         inspect(sealed)

@@ -19,7 +19,7 @@ def cut(path: Path, share: float) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "stale"])
-def test_a_lost_index_is_made_anew_from_the_data(sealed: Path, damage: str) -> None:
+def test_lost_index_is_rebuilt_from_the_data(sealed: Path, damage: str) -> None:
     before = digests(sealed)
     index = sealed / "train.mindrecord1.db"
     if damage == "missing":
@@ -45,12 +45,12 @@ def test_names_that_were_swapped_or_changed_are_restored(sealed: Path) -> None:
     assert (repaired.problems, digests(sealed)) == ([], before)
 
 
-def test_what_cannot_be_repaired_is_said(sealed: Path) -> None:
+def test_damage_that_cannot_be_repaired_is_reported(sealed: Path) -> None:
     cut(sealed / "train.mindrecord2", 0.5)
     assert "train.mindrecord2 has" in repair(sealed).problems[0]
 
 
-def test_the_sound_rows_of_a_cut_shard_make_a_new_set(sealed: Path, tmp_path: Path) -> None:
+def test_intact_rows_of_a_cut_shard_form_a_new_dataset(sealed: Path, tmp_path: Path) -> None:
     before = keys(sealed)
     path = sealed / "train.mindrecord2"
     with ShardReader(path) as reader:
@@ -69,7 +69,7 @@ def test_the_sound_rows_of_a_cut_shard_make_a_new_set(sealed: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("with_notes", [True, False])
-def test_a_flipped_byte_in_an_image_costs_that_row(sealed: Path, tmp_path: Path, with_notes: bool) -> None:
+def test_flipped_byte_in_an_image_loses_only_that_row(sealed: Path, tmp_path: Path, with_notes: bool) -> None:
     path = sealed / "train.mindrecord0"
     data = bytearray(path.read_bytes())
     at = data.index(b"IDAT") + 8  # in the pixels of the first PNG
@@ -83,7 +83,7 @@ def test_a_flipped_byte_in_an_image_costs_that_row(sealed: Path, tmp_path: Path,
     assert load_dataset(tmp_path / "saved").plan["salvaged_from"] == load_dataset(sealed).digest
 
 
-def test_verify_says_which_rows_are_hit(sealed: Path) -> None:
+def test_verify_names_the_damaged_rows(sealed: Path) -> None:
     path = sealed / "train.mindrecord0"
     data = bytearray(path.read_bytes())
     data[data.index(b"IDAT") + 8] ^= 0xFF
@@ -93,7 +93,7 @@ def test_verify_says_which_rows_are_hit(sealed: Path) -> None:
     assert ".png')" in problem
 
 
-def test_a_flip_between_pages_hits_no_row(sealed: Path) -> None:
+def test_flipped_byte_between_pages_damages_no_row(sealed: Path) -> None:
     path = sealed / "train.mindrecord0"
     data = bytearray(path.read_bytes())
     with ShardReader(path) as reader:
@@ -109,7 +109,7 @@ def test_salvage_does_not_write_into_a_folder_with_files(sealed: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_notes", [True, False])
-def test_verify_may_have_mindspore_decode_every_row(sealed: Path, with_notes: bool) -> None:
+def test_verify_decodes_every_row_with_mindspore_on_request(sealed: Path, with_notes: bool) -> None:
     if not with_notes:
         shutil.rmtree(sealed / ".work")
     assert verify(sealed, decode=True).problems == []

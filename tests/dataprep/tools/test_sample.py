@@ -21,7 +21,7 @@ def test_the_same_seed_draws_the_same_files(tmp_path: Path) -> None:
     assert contents[0] == contents[1] != contents[2]
 
 
-def test_the_broken_files_are_refused_and_the_odd_ones_normalised(tmp_path: Path) -> None:
+def test_broken_files_are_rejected_and_unusual_files_normalised(tmp_path: Path) -> None:
     from dataprep.options import Budget
 
     drawn = draw_sample(tmp_path / "raw", images=60, classes=len(SHAPES))
@@ -49,12 +49,12 @@ def test_sizes_and_formats_are_mixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("images", "classes"), [(1200, 1), (1200, 11), (5, 6)])
-def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, images: int, classes: int) -> None:
+def test_impossible_numbers_are_rejected(tmp_path: Path, images: int, classes: int) -> None:
     with pytest.raises(DataprepError, match="choose"):
         draw_sample(tmp_path / "raw", images, classes)
 
 
-def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
+def test_folder_with_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(DataprepError, match="is not an empty folder"):
         draw_sample(tmp_path)

@@ -41,7 +41,7 @@ def test_a_flipped_byte_anywhere_is_found(sealed: Path) -> None:
         path.write_bytes(before)
 
 
-def test_a_flipped_byte_of_the_index_is_found_by_the_quick_look_too(sealed: Path) -> None:
+def test_quick_check_finds_a_flipped_byte_of_the_index(sealed: Path) -> None:
     flip(sealed / "val.mindrecord0.db", 9000)
     assert problems(sealed, full=False) == "val.mindrecord0.db does not match its sealed sha256"
 
@@ -77,20 +77,20 @@ def test_a_changed_list_of_rejects_is_found(sealed: Path) -> None:
     assert problems(sealed) == "rejects.jsonl differs from the counts in dataset.json"
 
 
-def test_an_edited_manifest_is_refused(sealed: Path) -> None:
+def test_edited_manifest_is_rejected(sealed: Path) -> None:
     path = sealed / "dataset.json"
     path.write_text(path.read_text().replace('"cat"', '"cow"'))
     with pytest.raises(ContractError, match="was edited"):
         verify(sealed)
 
 
-def test_a_set_that_was_moved_is_sound(sealed: Path, tmp_path: Path) -> None:
+def test_moved_dataset_passes_verification(sealed: Path, tmp_path: Path) -> None:
     sealed.rename(tmp_path / "elsewhere")
     assert problems(tmp_path / "elsewhere") == ""
     assert load_dataset(tmp_path / "elsewhere").written == 40
 
 
-def test_data_files_of_equal_size_that_were_swapped_are_found_by_the_quick_look_and_by_inspect(
+def test_swapped_data_files_of_equal_size_are_found_by_the_quick_check_and_by_inspect(
     files: Files, tmp_path: Path
 ) -> None:
     stored = {

@@ -11,7 +11,7 @@ from schemas.images.policy import Policy
 @pytest.mark.parametrize(
     "policy", [Policy(), Policy(resize=10, background=(1, 2, 3), depth_range=(-1.5, 7), animation="reject")]
 )
-def test_a_policy_survives_json(policy: Policy) -> None:
+def test_policy_is_equal_after_a_json_round_trip(policy: Policy) -> None:
     assert Policy.from_dict(json.loads(json.dumps(asdict(policy)))) == policy
 
 

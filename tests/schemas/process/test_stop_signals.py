@@ -3,7 +3,7 @@ import signal
 from schemas.process.stop_signals import exit_code, stop_signals
 
 
-def test_hang_up_stops_unless_it_is_ignored_as_under_nohup() -> None:
+def test_sighup_stops_the_program_unless_it_is_ignored_as_under_nohup() -> None:
     before = signal.getsignal(signal.SIGHUP)
     try:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -23,13 +23,13 @@ def test_characters_that_the_encoding_lacks_are_escaped() -> None:
     assert run("", "latin-1").stdout == b"\\u732b 1.0\n"
 
 
-def test_closed_streams_harm_nothing() -> None:
+def test_closed_streams_cause_no_error() -> None:
     assert run("2>&-").stdout.decode() == "猫 1.0\n"
     assert run(">&-").returncode == 0
     assert run("<&- >&- 2>&-").returncode == 0
 
 
-def test_a_full_disk_behind_stderr_harms_nothing() -> None:
+def test_full_disk_behind_stderr_causes_no_error() -> None:
     done = run("2>/dev/full")
     assert (done.returncode, done.stdout.decode()) == (0, "猫 1.0\n")
 
@@ -42,7 +42,7 @@ def test_a_result_that_stdout_rejects_is_printed_on_stderr() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", ["dataprep", "trainer"])
-def test_closed_streams_harm_no_program_that_starts_again_for_its_locale(program: str) -> None:
+def test_closed_streams_cause_no_error_if_the_program_restarts_for_its_locale(program: str) -> None:
     script = f'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$0" -m {program} --version <&- >&-'
     done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

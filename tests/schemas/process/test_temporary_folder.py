@@ -22,7 +22,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_temporary_folder_is_no_problem() -> None:
+def test_usable_temporary_folder_is_no_problem() -> None:
     assert temporary_folder_problem() is None
 
 

@@ -55,7 +55,7 @@ def test_dry_run_as_json_holds_configuration_decisions_and_calls(stripes: Path) 
 
 
 @pytest.mark.parametrize(("skipped", "code"), [(0, 0), (5, 0), (10, 1)])
-def test_a_run_that_hardly_moved_gives_its_result_and_exit_code_1_each_time(
+def test_run_that_skipped_most_updates_gives_its_result_and_exit_code_1_each_time(
     skipped: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warning = "so many were skipped" if skipped else None
@@ -81,7 +81,7 @@ def test_dry_run_plans_for_the_cores_and_memory_that_are_given(stripes: Path) ->
     assert "lowered" in next(one["why"] for one in small["decisions"] if one["setting"] == "prefetch")
 
 
-def test_dry_run_for_this_machine_says_nothing_of_another(stripes: Path) -> None:
+def test_dry_run_for_this_machine_mentions_no_other_machine(stripes: Path) -> None:
     assert (
         "planned for"
         not in CliRunner().invoke(commands.cli, ["run", str(stripes), "--device", "CPU", "--dry-run"]).stdout
@@ -106,7 +106,7 @@ def settings_of(*arguments: str) -> dict[str, object]:
     return dict(commands.run.make_context("run", list(arguments)).params)
 
 
-def test_config_file_beats_a_default_and_a_flag_beats_the_file(tmp_path: Path) -> None:
+def test_config_file_overrides_a_default_and_a_flag_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('epochs = 3\nbatch-size = 8\namp_level = "O2"\nsink = false\n')
     settings = settings_of("d", "--epochs", "5", "--config", str(file))
@@ -126,7 +126,7 @@ def test_a_repeated_flag_replaces_the_list_of_a_config_file_and_says_so(tmp_path
     assert "replaces" not in CliRunner().invoke(commands.cli, words).stderr
 
 
-def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
+def test_config_file_of_a_run_works_for_the_doctor_too(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('recipe = "imagenet"\npatience = 3\nlog-every = 10\n')
     settings = commands.doctor.make_context("doctor", ["d", "--config", str(file)]).params
@@ -135,7 +135,7 @@ def test_file_of_a_run_serves_the_doctor_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "near"), [("epoch", "epochs"), ("batch_sise", "batch-size")])
-def test_unknown_key_in_config_file_is_answered_with_the_file_and_the_near_one(
+def test_unknown_key_in_config_file_is_reported_with_the_file_and_a_similar_key(
     key: str, near: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "Run.toml"
@@ -146,7 +146,7 @@ def test_unknown_key_in_config_file_is_answered_with_the_file_and_the_near_one(
 
 
 @pytest.mark.parametrize("key", ["xyz", "json", "as_json", "dry-run", "verbose", "config", "dataset"])
-def test_key_without_a_near_one_is_answered_with_those_that_a_file_may_hold(key: str, tmp_path: Path) -> None:
+def test_unknown_key_without_a_similar_key_is_reported_with_the_valid_keys(key: str, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(f"{key} = true\n")
     with pytest.raises(click.UsageError, match=f"run.toml: unknown key '{key}'; ") as refused:
@@ -201,7 +201,7 @@ def test_config_without_a_toml_reader_says_what_to_install(tmp_path: Path, monke
         (Interrupted(15, Path("c")), 143),
     ],
 )
-def test_exit_code_tells_the_kind_of_failure(
+def test_exit_code_shows_the_kind_of_failure(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(standalone_mode: bool) -> None:
@@ -214,7 +214,7 @@ def test_exit_code_tells_the_kind_of_failure(
     assert capsys.readouterr().err == f"Error: {error}\n"
 
 
-def test_a_full_disk_is_one_sentence_and_another_try(
+def test_full_disk_gives_one_sentence_and_exit_code_75(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(standalone_mode: bool) -> None:
@@ -241,7 +241,7 @@ def test_unsealed_folder_exits_with_3_and_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"Error: {tmp_path} {what}\n"
 
 
-def test_unknown_model_exits_with_2_and_the_near_name(stripes: Path) -> None:
+def test_unknown_model_exits_with_2_and_suggests_a_name(stripes: Path) -> None:
     done = program("run", stripes, "--device", "CPU", "--model", "resnet81", "--dry-run")
     assert done.returncode == 2
     assert done.stderr.startswith("Error: unknown model 'resnet81'; did you mean 'resnet18'?")
@@ -267,7 +267,7 @@ def test_unknown_model_exits_with_2_and_the_near_name(stripes: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_path_that_is_not_there_is_wrong_usage_in_every_command(
+def test_missing_path_is_wrong_usage_in_every_command(
     arguments: list[str], stripes: Path, untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

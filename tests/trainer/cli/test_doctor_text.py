@@ -117,7 +117,7 @@ def test_loop_that_gained_in_some_rounds_is_uncertain_with_its_own_figures() -> 
     assert "- --a: faster in 2 of 3 rounds, whole loop 1.20 times as fast (0.80 to 1.30) Known" in text
 
 
-def test_none_is_said_only_if_all_was_tried_and_gained_less_than_five_percent() -> None:
+def test_none_is_printed_only_if_every_setting_was_tried_and_gained_less_than_five_percent() -> None:
     text = text_of(trial("--a", "feed", 100, 1.04, 1.04, 1.04))
     assert "- none. Alternatives: more cores" in text
     assert "Tried, no consistent gain: - --a (feed 1.04 times)" in text
@@ -138,7 +138,7 @@ def test_level_that_was_tried_in_the_loop_too_has_one_row() -> None:
     assert text.count("step alone, O1") == 1
 
 
-def test_part_that_decides_alone_is_recommended_by_its_own_figures() -> None:
+def test_stage_whose_trial_decides_alone_is_recommended_by_its_own_figures() -> None:
     slow = replace(RATES, feed=5000.0, step=10.0)
     text = text_of(trial("--amp-level O0", "step", 10, 1.4, 1.45, 1.5, price="different rounding"), rates=slow)
     assert "step alone (the other stage takes almost no time) 10 to 14.5 images/s, 1.45 times as fast (1.40" in text
@@ -152,7 +152,7 @@ def test_stage_that_gained_without_effect_on_the_loop_is_listed_with_both() -> N
 
 @pytest.mark.parametrize("loop", [(1.3, 1.3, 1.3), (1.3, 0.8, 1.3), (1.0, 1.0, 1.0), ()])
 @pytest.mark.parametrize("part", [(1.5, 1.5, 1.5), (1.5, 0.8, 1.5), (1.0, 1.0, 1.0)])
-def test_flag_stands_in_one_section_only(part: tuple[float, ...], loop: tuple[float, ...]) -> None:
+def test_flag_is_listed_in_one_section_only(part: tuple[float, ...], loop: tuple[float, ...]) -> None:
     trials = [trial("--flag", "feed", 100, *part), *([trial("--flag", "loop", 100, *loop)] if loop else [])]
     advice = conclude(trials, RATES)
     text = doctor_text(replace(FOUND, tried=trials, advice=advice, traps=[], left_out=[]))

@@ -70,7 +70,7 @@ def test_ranks_together_evaluate_each_row_once(stripes: Path, cpu: InEffect) -> 
     assert [] in shares, "more ranks than rows"
 
 
-def test_batches_of_two_ranks_make_up_those_of_one(make_set: Callable[..., Path], cpu: InEffect) -> None:
+def test_batches_of_two_ranks_equal_those_of_one_rank(make_set: Callable[..., Path], cpu: InEffect) -> None:
     folder = make_set({"train": 31})  # the ranks get 16 rows each, one of them twice: that batch is left out
 
     def train(size: int, effect: InEffect) -> list[list[int]]:
@@ -87,7 +87,7 @@ def test_batches_of_two_ranks_make_up_those_of_one(make_set: Callable[..., Path]
 QUICK = ["--device", "CPU", "--workers", "1", "--image-size", "32", "--recipe", "none", "--model", "mine:plain"]
 
 
-def test_two_ranks_train_as_one_does_on_the_doubled_batch(
+def test_two_ranks_train_like_one_rank_with_twice_the_batch(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MODEL)

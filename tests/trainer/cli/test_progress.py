@@ -47,7 +47,7 @@ def test_skipped_updates_and_val_are_shown_when_there_are_any(skipped: int, accu
     assert ("val accuracy" in stream.getvalue()) is (accuracy is not None)
 
 
-def test_step_line_tells_rate_skipped_updates_best_and_time_left() -> None:
+def test_step_line_shows_rate_skipped_updates_best_and_time_left() -> None:
     stream = io.StringIO()
     progress = make_progress(stream, every=1)
     progress.epoch_begin(2, 3, 4)

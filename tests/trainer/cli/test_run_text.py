@@ -40,7 +40,7 @@ def test_cells_are_wrapped_in_their_column() -> None:
     ]
 
 
-def test_plain_defaults_are_counted_and_nothing_is_hidden_from_who_wants_all() -> None:
+def test_plain_defaults_are_counted_and_shown_on_request() -> None:
     assert settings_table(ROWS, None, every=False).splitlines()[-1] == "plain defaults, shown with -v: 1 more setting"
     assert settings_table(ROWS, None, every=True) == table(ROWS)
     assert settings_table(ROWS[1:2] * 2, None, every=False) == "plain defaults, shown with -v: 2 settings"

@@ -53,7 +53,7 @@ def test_defaults_on_cpu_are_o0_without_scale_or_sink() -> None:
     assert effect.train.arguments == {"dataset_sink_mode": False, "sink_size": -1}
 
 
-def test_level_that_is_given_is_obeyed_on_cpu() -> None:
+def test_requested_level_is_used_on_cpu() -> None:
     effect = decide(RunConfig("d", amp_level="O2"), PLAIN)
     assert effect.precision.amp_level == "O2"
     assert effect.precision.scaler is not None
@@ -69,7 +69,7 @@ def test_sink_requested_on_cpu_is_off_and_the_table_shows_it() -> None:
     assert "cannot sink on CPU" in line(effect, "sink").why
 
 
-def test_profiling_turns_the_sink_off_and_says_why() -> None:
+def test_profiling_turns_the_sink_off_with_a_reason() -> None:
     effect = decide(RunConfig("d", profile="2..4"), ASCEND)
     assert not effect.sink
     assert "--profile" in line(effect, "sink").why
@@ -126,7 +126,7 @@ def test_bfloat16_is_a_type_of_the_precision_call_on_ascend_and_lowered_on_cpu()
     assert on_ascend.amp.make(network) is not network
 
 
-def test_numpy_2_is_rejected_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_2_is_rejected_with_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numpy.__version__", "2.1.0")
     with pytest.raises(TrainerError, match=r"NumPy 2\.1\.0 is installed.*pip install 'numpy<2'"):
         apply(decide(RunConfig("d"), PLAIN))
@@ -171,7 +171,7 @@ def test_ranks_set_up_communication_after_the_device_and_before_the_seeds() -> N
     assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 0, 1)
 
 
-def test_ranks_of_an_msrun_of_the_users_own_are_taken_and_another_number_refused() -> None:
+def test_ranks_of_the_users_own_msrun_are_used_and_another_number_is_rejected() -> None:
     third = Machine(ascend=False, cores=8, rank=2, ranks=4)
     effect = decide(RunConfig("d"), third)
     assert (effect.num_shards, effect.shard_id, effect.workers) == (4, 2, 2)
@@ -192,7 +192,7 @@ def test_table_is_aligned() -> None:
     )
 
 
-def test_table_for_ascend_says_what_is_left_to_mindspore() -> None:
+def test_table_for_ascend_lists_the_settings_left_to_mindspore() -> None:
     effect = decide(RunConfig("d"), ASCEND)
     assert line(effect, "jit level").effect == "default"
     assert line(effect, "precision mode").effect == "must_keep_origin_dtype"
@@ -215,6 +215,6 @@ def test_plain_defaults_are_those_that_no_machine_has_changed() -> None:
     assert shown == ["device", "amp level"]
 
 
-def test_call_to_something_that_does_not_exist_fails() -> None:
+def test_call_of_a_missing_function_fails() -> None:
     with pytest.raises((AttributeError, ModuleNotFoundError)):
         Call("mindspore.no_such_thing").resolve()

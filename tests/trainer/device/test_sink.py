@@ -51,7 +51,7 @@ def test_on_cpu_nothing_sinks_and_no_size_reaches_mindspore() -> None:
 
 
 @given(st.integers(1, 400), st.integers(1, 5), st.integers(1, 400), st.data())
-def test_rounds_lead_from_any_step_to_the_end_of_the_last_epoch(
+def test_sink_calls_cover_all_steps_from_any_step_to_the_end(
     steps: int, epochs: int, asked: int, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, epochs * steps - 1))
@@ -62,7 +62,7 @@ def test_rounds_lead_from_any_step_to_the_end_of_the_last_epoch(
     assert count * size == epochs * steps
 
 
-def test_rounds_without_sink_are_epochs() -> None:
+def test_calls_without_sink_are_epochs() -> None:
     call = decide_sink(RunConfig("d"), "CPU", True, 6).call
     count, call = rounds(call, 3, 6, 8)
     assert (count, call.arguments) == (3, {"dataset_sink_mode": False, "sink_size": -1, "initial_epoch": 1})

@@ -32,7 +32,7 @@ def test_flag_is_recommended_for_what_the_whole_loop_gained() -> None:
     assert recommended([advice]) == [advice]
 
 
-def test_promise_is_at_most_what_the_stages_allow() -> None:
+def test_reported_gain_is_at_most_what_the_stages_allow() -> None:
     [advice] = conclude([trial("--a", "step", 1.5, 1.5, 1.5), trial("--a", "loop", 4.0, 9.0, 8.0)], COMPUTE)
     assert (advice.outcome, advice.gain, advice.is_capped) == (HELPS, 1.5, True)
     [other] = conclude([trial("--a", "step", 1.0, 1.0, 1.0), trial("--a", "loop", 1.5, 1.5, 1.5)], COMPUTE)
@@ -56,14 +56,14 @@ def test_each_flag_has_one_outcome(alone: tuple[float, ...], loop: tuple[float, 
     assert outcomes(tried, SHARED) == {"--a": outcome}
 
 
-def test_part_that_does_not_limit_gains_nothing_however_fast_it_becomes() -> None:
+def test_stage_that_is_not_the_bottleneck_gains_nothing_however_fast_it_becomes() -> None:
     faster_step = trial("--amp-level O2", "step", 1.9, 1.9, 1.9)
     assert outcomes([faster_step], FEED) == {"--amp-level O2": NO_GAIN}
     assert for_the_loop([faster_step], FEED) == []
     assert outcomes([faster_step], SHARED) == {"--amp-level O2": UNCERTAIN}
 
 
-def test_part_decides_alone_where_the_other_costs_nearly_nothing() -> None:
+def test_trial_of_a_stage_decides_alone_if_the_other_costs_almost_nothing() -> None:
     faster = trial("--amp-level O0", "step", 1.4, 1.45, 1.5, cpu=0.7)
     shared = replace(SHARED, step=20, step_cpu_s=0.1, feed=4000, feed_cpu_s=0.0005)
     for rates in (replace(COMPUTE, feed=2000), shared):
@@ -73,7 +73,7 @@ def test_part_decides_alone_where_the_other_costs_nearly_nothing() -> None:
     assert outcomes([trial("--a", "step", 1.4, 0.9, 1.5)], shared) == {"--a": UNCERTAIN}
 
 
-def test_expected_gain_ends_where_the_other_part_begins_to_limit() -> None:
+def test_expected_gain_is_limited_by_the_other_stage() -> None:
     assert expected_gain(trial("--a", "step", 3.0, 3.0, 3.0), COMPUTE) == 2.0
     assert expected_gain(trial("--a", "step", 2.0, 2.0, 2.0, cpu=0.5), SHARED) == pytest.approx(4 / 3)
     # More threads use more cores and save none of their time.
@@ -86,12 +86,12 @@ def test_most_promising_are_tried_in_the_loop_first() -> None:
 
 
 @pytest.mark.parametrize(("rates", "feed", "step"), [(COMPUTE, False, True), (FEED, True, False), (SHARED, True, True)])
-def test_part_limits_where_the_loop_gains_from_it(rates: Rates, feed: bool, step: bool) -> None:
+def test_stage_is_the_bottleneck_if_the_loop_gains_from_it(rates: Rates, feed: bool, step: bool) -> None:
     verdict = judge(rates)
     assert (verdict.limits("feed"), verdict.limits("step")) == (feed, step)
 
 
-def test_both_limit_where_cores_are_shared_whichever_is_slower_alone() -> None:
+def test_feed_and_step_are_both_bottlenecks_if_they_share_cores() -> None:
     slower_step = judge(replace(SHARED, step=100, step_cpu_s=0.02))
     assert slower_step.bound == "compute"
     assert slower_step.room == pytest.approx({"feed": 1.5, "step": 3.0})
@@ -100,5 +100,5 @@ def test_both_limit_where_cores_are_shared_whichever_is_slower_alone() -> None:
     assert not tiny_feed.limits("feed")
 
 
-def test_parts_ten_times_off_the_bottleneck_are_measured_no_further() -> None:
+def test_stages_ten_times_as_fast_as_the_bottleneck_are_not_measured_again() -> None:
     assert far_off({"read": 4000.0, "decode": 1999.0, "feed": 200.0, "step": 2000.0}) == {"read", "step"}

@@ -78,7 +78,7 @@ def test_three_sources_are_measured_on_the_users_files(
     assert set(found.gains) == {bench.FILES, bench.PYTHON}
 
 
-def test_rows_of_the_set_stand_in_for_files_and_are_gone_afterwards(
+def test_rows_of_the_dataset_replace_files_and_are_removed_afterwards(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -95,7 +95,7 @@ def test_rows_of_the_set_stand_in_for_files_and_are_gone_afterwards(
         ([lambda image: image], None),
     ],
 )
-def test_what_pillow_has_decoded_is_not_decoded_again(given: list[Any], kept: list[str] | None) -> None:
+def test_image_decoded_by_pillow_is_not_decoded_again(given: list[Any], kept: list[str] | None) -> None:
     left = for_pixels(given)
     assert (None if left is None else [type(one).__name__ for one in left]) == kept
 
@@ -123,7 +123,7 @@ def test_folder_that_is_missing_or_has_too_few_images_is_rejected(
         run(replace(QUICK, dataset=str(stripes), batch_size=16), photos)
 
 
-def test_file_that_does_not_decode_is_not_blamed_on_the_set(stripes: Path, photos: Path, cpu: InEffect) -> None:
+def test_undecodable_file_is_not_attributed_to_the_dataset(stripes: Path, photos: Path, cpu: InEffect) -> None:
     (photos / "class0" / "notes.txt").unlink()
     (photos / "class0" / "0.jpg").write_bytes(picture(0, 0)[:100])
     with pytest.raises(TrainerError, match=r"ImageFolderDataset failed on .*photos: .*omit --against"):
@@ -209,7 +209,7 @@ def test_nested_folders_are_read_as_the_shards_were_written(plan: Any, photos: P
     assert told == [SkippedFiles(photos, {"not JPEG, PNG or BMP": 1})]
 
 
-def test_what_is_skipped_is_counted_by_reason(plan: Any, photos: Path) -> None:
+def test_skipped_files_are_counted_by_reason(plan: Any, photos: Path) -> None:
     (photos / "loose.jpg").write_bytes(picture(0, 0))
     os.mkfifo(photos / "class0" / "pipe.jpg")
     (photos / "class0" / ".hidden.jpg").write_bytes(picture(0, 0))

@@ -35,7 +35,7 @@ def test_implementations_are_those_of_convolutions_alone_each_once(form: str) ->
 @pytest.mark.parametrize(
     "printed", ["", "milliseconds 3.5\n", NEW.format("convolution", "ref:any", "forward_training")]
 )
-def test_child_that_did_not_come_to_its_end_is_no_report(printed: str) -> None:
+def test_child_that_did_not_finish_gives_no_report(printed: str) -> None:
     assert read_report("AVX2", printed) is None
 
 
@@ -67,7 +67,7 @@ OPEN = dict.fromkeys(("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TRAINER_MAX_CPU
         (Processor(None, mindspore="2.10.0"), ["not x86"], [{}]),
     ],
 )
-def test_it_is_compared_where_a_cap_decides(
+def test_convolution_is_compared_if_a_limit_decides(
     processor: Processor, levels: list[str], variables: list[dict[str, str]], children: list[dict[str, str]]
 ) -> None:
     found = measure_convolutions(decide_kernels(processor))
@@ -77,9 +77,7 @@ def test_it_is_compared_where_a_cap_decides(
 
 
 @pytest.mark.parametrize("failure", [OSError("no memory"), subprocess.TimeoutExpired("python", 60)])
-def test_child_that_cannot_be_had_is_no_failure_of_the_doctor(
-    failure: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_child_that_cannot_start_does_not_fail_the_doctor(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object, **__: Any) -> None:
         raise failure
 

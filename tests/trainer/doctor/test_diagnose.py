@@ -50,7 +50,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
+def test_every_stage_is_measured_and_judged_and_no_file_is_left(stripes: Path, inside: Path, cpu: InEffect) -> None:
     told: list[Note] = []
     found = diagnose.diagnose(replace(QUICK, dataset=str(stripes), sink=True), 4.0, told.append, StopSignals())
     names = [part.part for part in found.parts]
@@ -73,7 +73,7 @@ def test_every_part_is_measured_and_judged_and_nothing_is_left(stripes: Path, in
     assert [path.name for path in inside.iterdir()] == ["work"]
 
 
-def test_feed_that_limits_is_tried_with_smaller_shards(
+def test_feed_bound_run_is_tried_with_smaller_shards(
     make_set: Callable[..., Path], cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = diagnose.judge
@@ -138,13 +138,13 @@ def asked(stripes: Path, tmp_path: Path) -> Callable[..., list[tuple[str, list[s
 FEED, COMPUTE = FOUND.verdict, replace(FOUND.verdict, bound="compute")
 
 
-def test_o0_is_the_first_of_all_where_the_step_limits_on_cpu(asked: Callable[..., Any]) -> None:
+def test_o0_is_tried_first_if_the_step_is_the_bottleneck_on_cpu(asked: Callable[..., Any]) -> None:
     [(part, flags, must), *rest] = asked(COMPUTE, amp_level="O2")
     assert (part, flags[0], must) == ("step", "--amp-level O0", True)
     assert rest == [("left out", [], None)], "the feed does not limit"
 
 
-def test_feed_that_limits_is_tried_first_and_then_the_levels_of_the_table(asked: Callable[..., Any]) -> None:
+def test_settings_of_a_feed_bound_run_are_tried_before_the_levels(asked: Callable[..., Any]) -> None:
     [(first, _, _), (second, flags, _), (third, levels, must), _] = asked(FEED)
     assert (first, second, third, must) == ("resize", "feed", "step", False)
     assert "--prefetch 16" in flags
@@ -158,12 +158,12 @@ def test_no_time_is_spent_on_a_step_ten_times_off_the_bottleneck(
     assert {part for part, _, _ in asked(replace(FEED, ratio=ratio))} - {"left out"} == parts
 
 
-def test_both_are_tried_where_both_take_the_same_cores(asked: Callable[..., Any]) -> None:
+def test_settings_of_feed_and_step_are_tried_if_they_share_cores(asked: Callable[..., Any]) -> None:
     shared = replace(COMPUTE, shared=True, room={"feed": 1.3, "step": 2.0})
     assert [part for part, _, _ in asked(shared)] == ["step", "resize", "feed", "left out"]
 
 
-def test_storage_that_limits_is_tried_with_a_copy_in_place_of_smaller_shards(asked: Callable[..., Any]) -> None:
+def test_slow_storage_is_tried_with_a_copy_instead_of_smaller_shards(asked: Callable[..., Any]) -> None:
     reading = replace(FEED, slowest="read", ratio=20.0)
     cold = [replace(part, storage_bytes=1e6 if part.part == "read" else 0.0) for part in FOUND.parts]
     assert [part for part, _, _ in asked(reading, parts=cold)] == ["copy", "feed", "left out"]
@@ -178,7 +178,7 @@ def test_sampling_of_a_slow_storage_ends_with_a_batch(seconds: float, count: int
 
 
 @pytest.mark.parametrize(("vary_order", "orders"), [(True, 3), (False, 1)])
-def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
+def test_rounds_do_not_start_with_cached_rows(
     vary_order: bool, orders: int, stripes: Path, tmp_path: Path, cpu: InEffect
 ) -> None:
     plan = plan_run(RunConfig(str(stripes), device="CPU", batch_size=8), Machine(ascend=False, cores=2))
@@ -200,7 +200,7 @@ def test_turns_do_not_begin_with_the_rows_that_the_cache_has(
     assert len(set(first)) == orders
 
 
-def test_parts_far_from_the_bottleneck_have_one_turn(
+def test_stages_far_from_the_bottleneck_are_measured_once(
     stripes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates = {"read": 4000, "feed": 200, "step": 1999}
@@ -256,7 +256,7 @@ def test_interrupted_doctor_leaves_nothing_behind(stripes: Path, tmp_path: Path)
         (None, (), None),
     ],
 )
-def test_reference_path_is_observed_where_the_user_has_asked_for_it(
+def test_reference_path_is_reported_if_the_user_set_it(
     seen: Convolutions | None, names: tuple[str, ...], gain: float | None, stripes: Path
 ) -> None:
     processor = Processor("AVX512_CORE", "ONEDNN_MAX_CPU_ISA", "AVX512_CORE", "2.10.0")
@@ -265,7 +265,7 @@ def test_reference_path_is_observed_where_the_user_has_asked_for_it(
     assert (observed.kernels_asked, observed.reference, observed.kernels_gain) == ("AVX512_CORE", names, gain)
 
 
-def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
+def test_ascend_settings_come_from_its_plan(stripes: Path) -> None:
     config = RunConfig(str(stripes), device="Ascend", mode="pynative", amp_level="O0", sink=False, workers=2)
     plan = plan_run(config, Machine(ascend=True, cores=64))
     tried = [trial("--amp-level O2", "step", 100, 1.9, 1.9, 1.9), trial("--batch-size 64", "step", 100, 1.3, 1.3, 1.3)]
@@ -301,7 +301,7 @@ def test_ascend_is_observed_through_the_plan_for_it(stripes: Path) -> None:
         (False, None, ["loop, sink off"], "MindSpore cannot sink on CPU"),
     ],
 )
-def test_loop_is_measured_with_sink_and_without_where_it_can_be_either(
+def test_loop_is_measured_with_and_without_sink_if_possible(
     ascend: bool,
     sink: bool | None,
     loops: list[str],

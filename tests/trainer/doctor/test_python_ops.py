@@ -30,7 +30,7 @@ def mirrored(image: Any) -> Any:
         (randaugment(), ()),
     ],
 )
-def test_python_transforms_are_known_by_what_they_are(given: list[Any], names: tuple[str, ...]) -> None:
+def test_python_transforms_are_recognised_by_type(given: list[Any], names: tuple[str, ...]) -> None:
     assert python_ops(given) == names
 
 

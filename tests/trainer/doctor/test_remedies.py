@@ -38,7 +38,7 @@ def test_large_images_are_tried_smaller_first() -> None:
 
 
 @pytest.mark.parametrize(("short_side", "tried"), [(320, True), (319, False)])
-def test_shards_are_tried_smaller_only_where_much_is_left_to_shrink(short_side: int, tried: bool) -> None:
+def test_smaller_shards_are_tried_only_if_images_are_much_larger_than_needed(short_side: int, tried: bool) -> None:
     found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=short_side))
     assert any(one.resize for one in found) is tried
 
@@ -54,14 +54,14 @@ def test_cheaper_recipe_keeps_the_side_that_was_asked_for() -> None:
     assert own[0].flags == "--recipe imagenet --image-size 64"
 
 
-def test_what_mixes_and_erases_is_tried_without() -> None:
+def test_runs_with_mixing_or_erasing_are_tried_without_it() -> None:
     recipe = replace(RECIPES["imagenet"], mixup=0.2, erasing=0.25)
     found = feed_remedies(CONFIG, recipe, replace(CONDITIONS, short_side=256))
     assert flags(found)[0] == "--mixup 0 --erasing 0"
     assert found[0].changes == {"mixup": 0.0, "erasing": 0.0}
 
 
-def test_idle_cores_are_tried_and_one_core_has_nothing_to_try() -> None:
+def test_idle_cores_are_tried_unless_there_is_only_one_core() -> None:
     few = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, short_side=256, workers=2))
     assert flags(few)[0] == "--workers 8"
     one = feed_remedies(
@@ -122,7 +122,7 @@ def test_trial_keeps_medians_spread_and_rounds() -> None:
     assert found == Tried("--x", "step", 2, 5, 3.0, 2.5, 4.0, 3, 3, HELPS, "different rounding")
 
 
-def test_reading_that_limits_is_tried_on_a_copy_and_not_with_smaller_shards() -> None:
+def test_slow_reading_is_tried_on_a_copy_and_not_with_smaller_shards() -> None:
     found = feed_remedies(CONFIG, RECIPES["imagenet"], replace(CONDITIONS, reading=True))
     assert flags(found) == ["copy the shards to a local disk", "--workers 4", "--prefetch 16"]
     assert found[0].copy

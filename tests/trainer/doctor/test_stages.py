@@ -39,13 +39,13 @@ def work(one: Timer, clock: Clock, each_s: float, first_s: float = 0.0) -> Measu
             return one.measurement()
 
 
-def test_turn_starts_with_the_first_batch() -> None:
+def test_measurement_starts_with_the_first_batch() -> None:
     clock = Clock()
     turn = work(timer(clock), clock, each_s=0.25, first_s=30.0)
     assert (turn.images, turn.wall_s, turn.cpu_s, turn.images_per_s) == (40, 1.0, 2.0, 40.0)
 
 
-def test_slow_batches_make_a_turn_of_one() -> None:
+def test_slow_batches_give_a_measurement_of_one_batch() -> None:
     clock = Clock()
     turn = work(timer(clock), clock, each_s=7.0)
     assert (turn.images, turn.wall_s) == (10, 7.0)
@@ -73,7 +73,7 @@ def test_preparation_is_not_measured() -> None:
     assert (turn.images, turn.wall_s) == (8, 1.0)
 
 
-def test_warm_up_takes_at_most_half_of_the_turn() -> None:
+def test_warm_up_takes_at_most_half_of_the_measurement() -> None:
     clock = Clock()
     assert work(timer(clock, warm=3), clock, each_s=0.125).images == 80
     assert clock.now == 3 * 0.125 + 1.0
@@ -113,19 +113,19 @@ def test_rounds_are_interleaved_and_fill_the_time() -> None:
     assert end == 12.0
 
 
-def test_overhead_of_turns_is_subtracted() -> None:
+def test_overhead_of_measurements_is_subtracted() -> None:
     taken, end = turns(4, 20.0, 1.0, part("a"), part("b"))
     assert len(taken) == 8
     assert 20.0 <= end <= 21.0
 
 
-def test_first_round_is_complete_and_no_late_one_starts() -> None:
+def test_first_round_is_complete_and_no_round_starts_late() -> None:
     taken, _ = turns(5, 1.0, 10.0, part("a"), part("b"))
     assert [name for name, _ in taken] == ["a", "b"]
     assert taken[1][1] == LEAST_TURN_S
 
 
-def test_least_number_of_rounds_is_made_however_late() -> None:
+def test_minimum_number_of_rounds_is_measured_even_without_time() -> None:
     clock, taken = Clock(), []
 
     def take(one: Stage, given_s: float) -> Measurement:

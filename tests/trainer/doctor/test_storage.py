@@ -26,7 +26,7 @@ odd
         ("/proc/x/y", "fuse.lxcfs", False),
     ],
 )
-def test_innermost_mount_tells_the_file_system(path: str, kind: str, network: bool) -> None:
+def test_innermost_mount_determines_the_file_system(path: str, kind: str, network: bool) -> None:
     assert file_system(Path(path), MOUNTS) == (kind, network)
 
 
@@ -60,7 +60,7 @@ def test_no_time_gives_no_figure(tmp_path: Path) -> None:
     assert (found.cold_rows_per_s, found.cached_rows_per_s) == (None, None)
 
 
-def test_rows_alone_are_forgotten_and_each_just_before_it_is_read(
+def test_only_rows_are_dropped_from_the_cache_just_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run begins with what the check of its files has left in the cache, and so must what is measured."""
@@ -75,7 +75,7 @@ def test_rows_alone_are_forgotten_and_each_just_before_it_is_read(
     assert all(place % 4096 == 0 and 0 < size <= 8192 for name, place, size in done if name == "forget")
 
 
-def test_forgotten_file_keeps_its_bytes(tmp_path: Path) -> None:
+def test_file_dropped_from_the_cache_keeps_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     drop_from_cache(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"12345"

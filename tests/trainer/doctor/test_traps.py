@@ -116,7 +116,7 @@ def test_trap_is_named_with_its_figures_and_a_remedy(
         {"device": "Ascend", "sink": True, "useless_flags": ("--amp-level O2",)},
     ],
 )
-def test_trap_that_just_does_not_apply_is_not_reported(changes: dict[str, Any]) -> None:
+def test_trap_just_below_its_threshold_is_not_reported(changes: dict[str, Any]) -> None:
     assert find_traps(replace(CLEAN, **changes)) == []
 
 
@@ -137,7 +137,7 @@ NOT_NOW = {"feed_bound": False, "feed_limits": False, "step_limits": False}
         (CLEAN, {"cold_per_s": 300.0}, "reading"),
     ],
 )
-def test_trap_says_whether_it_is_what_limits_now(base: Observation, changes: dict[str, Any], limiting: str) -> None:
+def test_trap_says_whether_it_is_the_bottleneck(base: Observation, changes: dict[str, Any], limiting: str) -> None:
     idle = replace(base, **{**NOT_NOW, **changes})
     [trap] = find_traps(idle)
     assert not trap.limits
@@ -145,17 +145,17 @@ def test_trap_says_whether_it_is_what_limits_now(base: Observation, changes: dic
     assert trap.limits
 
 
-def test_large_images_do_not_limit_where_the_feed_waits_for_the_storage() -> None:
+def test_large_images_are_not_the_bottleneck_if_the_feed_waits_for_storage() -> None:
     [trap] = find_traps(replace(CLEAN, short_side=480, reading_limits=True))
     assert not trap.limits
 
 
-def test_traps_that_limit_come_first() -> None:
+def test_traps_that_slow_the_run_come_first() -> None:
     seen = replace(CLEAN, graph=False, short_side=480, step_limits=False)
     assert [(one.name, one.limits) for one in find_traps(seen)] == [("large images", True), ("pynative mode", False)]
 
 
-def test_dataset_that_fits_in_memory_is_slow_once() -> None:
+def test_dataset_that_fits_in_memory_is_slow_in_the_first_epoch_only() -> None:
     [trap] = find_traps(replace(CLEAN, cold_per_s=300.0, fits_in_memory=True))
     assert "fits in memory" in trap.seen
 

@@ -81,7 +81,7 @@ def outcome(trials: Trials) -> str:
     return advice.outcome
 
 
-def test_remedy_that_helps_in_the_whole_loop_is_recommended_for_what_it_gains_there(trials: Trials) -> None:
+def test_remedy_is_recommended_with_its_gain_in_the_whole_loop(trials: Trials) -> None:
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     in_the_loop(trials, 140.0)
@@ -110,13 +110,13 @@ def test_trial_that_stays_uncertain_says_how_often_it_gained(trials: Trials) -> 
     assert [(one.rounds, one.won, one.outcome) for one in trials.tried] == [(6, 4, UNCERTAIN)]
 
 
-def test_certain_trial_takes_no_more_rounds(trials: Trials) -> None:
+def test_certain_trial_has_no_further_rounds(trials: Trials) -> None:
     script(trials, more=[150.0])
     trials.feed([MORE], 1.0)
     assert [one.rounds for one in trials.tried] == [3]
 
 
-def test_nothing_is_tried_in_the_loop_where_nothing_helped(trials: Trials) -> None:
+def test_nothing_is_tried_in_the_loop_if_no_stage_gained(trials: Trials) -> None:
     script(trials)
     trials.feed([MORE], 1.0)
     trials.loop(60.0)
@@ -135,7 +135,7 @@ def test_flags_without_time_are_left_out(trials: Trials) -> None:
     assert outcome(trials) == UNCERTAIN
 
 
-def test_first_remedy_of_what_limits_is_tried_however_late_it_is(trials: Trials) -> None:
+def test_first_remedy_of_the_bottleneck_is_tried_even_without_time(trials: Trials) -> None:
     script(trials)
     trials.compiled.compile_s = 5.0
     trials.step([HALF, MORE], -1.0, must=True)
@@ -143,7 +143,7 @@ def test_first_remedy_of_what_limits_is_tried_however_late_it_is(trials: Trials)
     assert trials.left_out == ["--prefetch 16"]
 
 
-def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) -> None:
+def test_skipped_remedies_are_tried_if_time_remains(trials: Trials) -> None:
     script(trials)
     trials.compiled.compile_s = 5.0
     trials.step([HALF], 4.0, must=False)
@@ -152,7 +152,7 @@ def test_what_was_left_out_is_tried_in_time_that_becomes_free(trials: Trials) ->
     assert ([one.flags for one in trials.tried], trials.left_out) == (["--amp-level O2"], [])
 
 
-def test_loop_that_takes_more_time_than_there_is_only_confirms_what_its_part_decides(trials: Trials) -> None:
+def test_loop_without_enough_time_only_confirms_the_trial_of_the_stage(trials: Trials) -> None:
     trials.rates = replace(RATES, feed=1e6, step=1.0)  # 32 s a step
     script(trials, half=[150.0])
     trials.step([HALF], 0.0, must=True)

@@ -13,7 +13,7 @@ def rates(feed: float = 200.0, step: float = 400.0, **more: float) -> Rates:
     ("feed", "step", "bound", "ratio"),
     [(200, 400, FEED, 2.0), (400, 200, COMPUTE, 2.0), (200, 219, BALANCED, 1.095), (219, 200, BALANCED, 1.095)],
 )
-def test_slower_of_feed_and_step_limits_unless_they_are_within_a_tenth(
+def test_slower_of_feed_and_step_is_the_bottleneck_unless_they_are_within_a_tenth(
     feed: float, step: float, bound: str, ratio: float
 ) -> None:
     verdict = judge(rates(feed, step))
@@ -21,7 +21,7 @@ def test_slower_of_feed_and_step_limits_unless_they_are_within_a_tenth(
     assert (verdict.limit, verdict.shared) == (min(feed, step), False)
 
 
-def test_cores_that_both_need_are_a_limit_of_their_own() -> None:
+def test_shared_cores_are_a_separate_limit() -> None:
     verdict = judge(rates(300, 400, feed_cpu_s=0.02, step_cpu_s=0.02))
     assert (verdict.limit, verdict.shared) == (200, True)
 
@@ -59,7 +59,7 @@ def test_parts_within_noise_are_never_negative() -> None:
         (None, 500, None),
     ],
 )
-def test_share_of_waiting_tells_what_limited_a_run_of_enough_steps(
+def test_data_wait_determines_the_bottleneck_of_a_run_of_enough_steps(
     share: float | None, steps: int, bound: str | None
 ) -> None:
     assert judge_wait(share, steps) == bound

@@ -27,7 +27,7 @@ def predictions(checkpoint: Path, *inputs: Path, top: int = 1) -> tuple[list[Pre
     return rows, done
 
 
-def test_files_on_disk_score_as_the_same_rows_do_when_sealed(stripes: Path, untrained: Path, tmp_path: Path) -> None:
+def test_files_on_disk_score_like_the_same_sealed_rows(stripes: Path, untrained: Path, tmp_path: Path) -> None:
     sealed, done = predictions(untrained, stripes, top=3)
     assert done == Predicted(13, 0)
     for row in sealed:

@@ -83,9 +83,7 @@ def test_pictures_of_an_earlier_evaluation_are_deleted(found: Evaluation, tmp_pa
     assert sorted(os.listdir(tmp_path / "worst")) == ["0001.jpg", "0002.jpg", "mine.jpg"]
 
 
-def test_pictures_of_an_earlier_evaluation_stay_when_there_will_be_no_new_ones(
-    found: Evaluation, tmp_path: Path
-) -> None:
+def test_pictures_of_an_earlier_evaluation_stay_if_no_new_ones_are_written(found: Evaluation, tmp_path: Path) -> None:
     evaluate.write_thumbnails(tmp_path, found)
     with pytest.raises(ContractError):
         evaluate.write_thumbnails(tmp_path, replace(found, dataset=str(tmp_path / "gone")))

@@ -20,7 +20,7 @@ def flip_last_byte(path: Path) -> None:
         (lambda folder: (folder / "train.mindrecord0").unlink(), "train.mindrecord0 is missing"),
         (lambda folder: (folder / "train.mindrecord0.db").unlink(), "train.mindrecord0.db is missing"),
         (lambda folder: (folder / "train.mindrecord0").write_bytes(b"x"), "has 1 bytes, expected"),
-        (lambda folder: flip_last_byte(folder / "train.mindrecord0.db"), "train.mindrecord0.db is not the index"),
+        (lambda folder: flip_last_byte(folder / "train.mindrecord0.db"), "train.mindrecord0.db does not match"),
         (lambda folder: flip_last_byte(folder / "train.mindrecord0"), "train.mindrecord0 is not the file"),
     ],
 )

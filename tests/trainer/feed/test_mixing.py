@@ -56,7 +56,7 @@ def test_cutmix_weights_labels_by_the_area_of_the_box() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
-def test_share_has_the_beta_distribution_of_alpha(alpha: float) -> None:
+def test_weight_has_the_beta_distribution_of_alpha(alpha: float) -> None:
     draw = np.random.default_rng(2)
     shares = [Mixer(3, alpha, 0.0, 0).mix(numbered()[:, :, :1, :1], LABELS, draw)[1][0, 0] for _ in range(2000)]
     assert np.mean(shares) == pytest.approx(0.5, abs=0.04)

@@ -94,7 +94,7 @@ def test_missing_or_unreadable_dataset_is_reported_instead_of_mindspores_error(t
         raise RuntimeError(report)
 
 
-def test_an_error_in_the_search_for_the_image_does_not_hide_the_first(tmp_path: Path) -> None:
+def test_error_in_the_search_for_the_image_does_not_hide_the_original_error(tmp_path: Path) -> None:
     def fails() -> str:
         raise RuntimeError("the same rows fail again")
 

@@ -83,7 +83,7 @@ def test_training_and_evaluation_agree_on_size_mean_and_std(name: str, cpu: InEf
 
 
 @pytest.mark.parametrize(("name", "share"), [*((name, 224 / 256) for name in PHOTO_RECIPES), ("small", 1), ("none", 1)])
-def test_evaluation_sees_the_middle_that_the_crop_ratio_says(name: str, share: float, cpu: InEffect) -> None:
+def test_evaluation_uses_the_center_crop_of_the_crop_ratio(name: str, share: float, cpu: InEffect) -> None:
     """Of 256 pixels with a border of 16 the middle 224 are without one, and all of it with one."""
     [image] = apply(RECIPES[name].evaluate(224), picture(256, 256, 16))
     assert bool((image[:, 0, 0] > 100).all()) is (share == 1)
@@ -108,7 +108,7 @@ def test_rotation_fills_with_grey(name: str, cpu: InEffect) -> None:
 
 
 @pytest.mark.parametrize("operations", [augment.randaugment, augment.trivial])
-def test_no_image_is_shifted_out_of_view(operations: Callable[[], list[Any]], cpu: InEffect) -> None:
+def test_no_image_is_shifted_out_of_the_frame(operations: Callable[[], list[Any]], cpu: InEffect) -> None:
     image = np.random.default_rng(0).integers(150, 250, (64, 64, 3)).astype(np.uint8)
     augmented = apply(operations(), image, 300)
     assert max(float((one == augment.GREY).all(-1).mean()) for one in augmented) < 0.8

@@ -23,7 +23,7 @@ def test_small_machine_has_one_reader_and_one_batcher() -> None:
     assert (feed.workers, feed.readers, feed.batchers, feed.prefetch) == (2, 1, 1, PREFETCH)
 
 
-def test_little_memory_costs_prefetch_first_then_workers() -> None:
+def test_little_memory_lowers_prefetch_first_then_workers() -> None:
     less = decide_feed(None, None, 16, 3 * GIB, 1 << 20, PHOTOS)
     assert less.workers == 16
     assert LEAST_PREFETCH <= less.prefetch < PREFETCH

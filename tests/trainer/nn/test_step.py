@@ -177,7 +177,7 @@ def test_averages_follow_the_weights_and_are_evaluated_and_saved(cpu: InEffect) 
         np.testing.assert_array_equal(weights(step.network)[name], own[name])
 
 
-def test_evaluating_the_averages_leaves_training_as_it_was(mode: None) -> None:
+def test_evaluating_the_averages_does_not_change_training(mode: None) -> None:
     ends = []
     for evaluated in (False, True):
         step = trainer(StepOptions(ema=0.5))

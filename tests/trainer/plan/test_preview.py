@@ -34,7 +34,7 @@ def test_sheet_shows_the_images_of_the_pipeline_with_their_labels(stripes: Path,
 
 
 @pytest.mark.parametrize(("batch_size", "mixup", "shown"), [(26, None, 26), (12, 0.4, 32), (20, 0.4, 16)])
-def test_sheet_shows_rows_of_several_batches_where_each_is_mixed_otherwise(
+def test_sheet_shows_rows_of_several_batches_if_batches_are_mixed_differently(
     batch_size: int, mixup: float | None, shown: int, stripes: Path, tmp_path: Path
 ) -> None:
     config = replace(QUICK, dataset=str(stripes), batch_size=batch_size, mixup=mixup, recipe="trivial")

@@ -14,7 +14,7 @@ from trainer.report.history import read_run, read_runs
 from trainer.training.meter import WaitReport
 
 
-def test_settings_are_what_was_decided_and_then_the_other_options(tmp_path: Path) -> None:
+def test_settings_list_decisions_first_and_then_other_options(tmp_path: Path) -> None:
     found = settings(read_run(write_run(tmp_path / "run", replace(CONFIG, lr=0.003))))
     assert [(one.name, one.asked, one.effect, one.why) for one in found[:2]] == [
         (one.setting, one.asked, one.effect, one.why) for one in DECISIONS
@@ -34,7 +34,7 @@ def test_setting_in_effect_is_unknown_without_the_table_of_the_run(tmp_path: Pat
     assert found["batch size"] == ("16", "16")
 
 
-def test_settings_that_differ_are_compared_by_what_was_in_effect(tmp_path: Path) -> None:
+def test_settings_that_differ_are_compared_by_their_values_in_effect(tmp_path: Path) -> None:
     one = write_run(tmp_path / "one")
     other = write_run(tmp_path / "other", replace(CONFIG, batch_size=64, lr=0.1, out="other"))
     start = json.loads((other / "starts.jsonl").read_text())
@@ -54,7 +54,7 @@ def test_settings_that_differ_are_compared_by_what_was_in_effect(tmp_path: Path)
     assert found["peak lr"] == ("0.003", "0.1"), "what was given is in effect"
 
 
-def test_outcome_is_that_of_the_epochs(tmp_path: Path) -> None:
+def test_outcome_comes_from_the_epochs(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", epochs=3, complete=False)
     write_evaluation(run, ("a", "b"), 30)
     found = outcome(read_run(run))

@@ -47,7 +47,7 @@ def test_shares_are_shown_as_per_cent() -> None:
     assert {"20 %", "40 %", "60 %"} <= set(texts(draw(chart(Curve("val", 0, of(0.2, 0.5, 0.7)), unit="%"))))
 
 
-def test_losses_far_apart_get_a_logarithmic_axis_that_says_so() -> None:
+def test_widely_different_losses_get_an_axis_marked_as_logarithmic() -> None:
     wide, close = of(90, 9, 0.2), of(3, 2, 1)
     assert "Loss, logarithmic" in texts(draw(chart(Curve("val", 0, wide), may_log=True)))
     assert "Loss" in texts(draw(chart(Curve("val", 0, close), may_log=True)))
@@ -73,7 +73,7 @@ def test_single_point_and_gaps_are_drawn() -> None:
     assert "Loss" in texts(draw(chart(Curve("train", 0, of(np.nan, 1.0, np.inf, 2.0)))))
 
 
-def test_figure_is_told_in_words() -> None:
+def test_figure_has_a_text_description() -> None:
     said = chart(Curve("val", 0, of(0.2, 0.75, 0.5)), unit="%").in_words
     assert said == "Loss by epoch: val from 20 to 50 %, lowest 20, highest 75"
 
@@ -131,7 +131,7 @@ def test_value_that_no_run_has_gets_no_chart(tmp_path: Path) -> None:
     assert charts([read_run(run)], "step") == []
 
 
-def test_place_where_a_run_went_on_is_marked(tmp_path: Path) -> None:
+def test_step_at_which_a_run_resumed_is_marked(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     first = (run / "starts.jsonl").read_text()
     (run / "starts.jsonl").write_text(first + first.replace('"step": 0', '"step": 15'))
@@ -151,7 +151,7 @@ def test_an_axis_from_zero_leaves_room_above_values_that_lie_close_together() ->
     assert min(heights) > float(plot[0].get("y", "0")) + 0.05 * float(plot[0].get("height", "0"))
 
 
-def test_curves_by_step_are_left_out_where_hardly_a_step_was_logged(tmp_path: Path) -> None:
+def test_curves_by_step_are_omitted_if_few_steps_were_logged(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     logged = (run / "steps.jsonl").read_text().splitlines(keepends=True)
     for count, shown in ((4, False), (5, True)):

@@ -25,7 +25,7 @@ def test_whole_run_is_read_and_nothing_is_missing(tmp_path: Path) -> None:
     assert run.missing == ()
 
 
-def test_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
+def test_unfinished_run_shows_its_progress(tmp_path: Path) -> None:
     assert read_run(write_run(tmp_path / "a", epochs=2, complete=False)).state == "unfinished, 2 of 4 epochs done"
     begun = write_run(tmp_path / "b", epochs=0, complete=False)
     for name in ("metrics.jsonl", "steps.jsonl"):
@@ -34,7 +34,7 @@ def test_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
     assert missing(begun)["metrics.jsonl"].startswith("no epoch has ended yet")
 
 
-def test_run_in_which_a_process_works_is_told_from_one_that_stopped(tmp_path: Path) -> None:
+def test_active_run_is_distinguished_from_a_stopped_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", epochs=1, complete=False)
     descriptor = os.open(run, os.O_RDONLY)
     try:
@@ -59,7 +59,7 @@ def test_steps_that_were_done_again_after_a_resume_count_once(tmp_path: Path) ->
     assert [line["step"] for line in read_run(run).steps] == [10, 20, 30]
 
 
-def test_what_was_in_effect_is_that_of_the_latest_process(tmp_path: Path) -> None:
+def test_settings_in_effect_are_those_of_the_latest_process(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     lines(
         run / "starts.jsonl",
@@ -69,7 +69,7 @@ def test_what_was_in_effect_is_that_of_the_latest_process(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["config.json", "starts.jsonl", "metrics.jsonl", "steps.jsonl"])
-def test_run_that_lacks_a_file_is_read_and_says_so(tmp_path: Path, name: str) -> None:
+def test_run_without_a_file_is_read_and_the_file_is_named(tmp_path: Path, name: str) -> None:
     run = write_run(tmp_path / "run")
     (run / name).unlink()
     assert list(missing(run)) == [name]
@@ -90,20 +90,20 @@ def test_damaged_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [True, False])
-def test_folder_without_a_run_is_refused(tmp_path: Path, make: bool) -> None:
+def test_folder_without_a_run_is_rejected(tmp_path: Path, make: bool) -> None:
     if make:
         (tmp_path / "other").mkdir()
     with pytest.raises(TrainerError, match=r"other (has no run|is not a folder); give the --out of a 'trainer run'"):
         read_run(tmp_path / "other")
 
 
-def test_run_given_twice_is_refused(tmp_path: Path) -> None:
+def test_run_given_twice_is_rejected(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     with pytest.raises(TrainerError, match="is given twice"):
         read_runs([run, run / "."])
 
 
-def test_runs_are_named_by_as_much_of_their_path_as_tells_them_apart() -> None:
+def test_runs_are_named_by_the_part_of_their_path_that_differs() -> None:
     assert short_names([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
     assert short_names([Path("/a/b/run"), Path("/a/c/run"), Path("/a/c/other")]) == ["b/run", "c/run", "c/other"]
 

@@ -63,13 +63,15 @@ def test_page_of_a_run_has_its_outcome(run: Path) -> None:
     assert "Missing or damaged files" not in said
 
 
-def test_page_asks_for_nothing_else(run: Path) -> None:
+def test_page_requests_no_other_file(run: Path) -> None:
     page = page_of(run)
     assert "default-src 'none'" in page
     assert not re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page.replace("http://www.w3.org", ""))
 
 
-def test_page_goes_into_the_run_or_here_for_several(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_written_to_the_run_or_to_the_working_directory_for_several_runs(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert write_page([run], None).file == str(run / "report.html")
     assert write_page([run, write_run(tmp_path / "other")], None).file == str(tmp_path / "report.html")
@@ -173,7 +175,7 @@ def test_most_confused_pairs_come_first_without_correct_ones(run: Path) -> None:
     ]
 
 
-def test_pictures_are_left_out_where_the_page_is_full_or_they_are_gone(run: Path) -> None:
+def test_pictures_are_omitted_if_the_page_is_full_or_they_are_missing(run: Path) -> None:
     (found,) = read_run(run).evaluations
     assert view_evaluation(1, read_run(run), found, 1 << 20).without_picture == 0
     one = read_picture(run, "val", 0)
@@ -184,7 +186,7 @@ def test_pictures_are_left_out_where_the_page_is_full_or_they_are_gone(run: Path
     assert [row.picture is None for row in view.worst] == [False, True] + [False] * 3
 
 
-def test_cells_show_what_they_are_sorted_by() -> None:
+def test_cells_show_their_sort_value() -> None:
     assert share(0.98765) == {"text": "98.77 %", "value": 0.98765}
     assert figure(0.000123456)["text"] == "0.0001235"
     assert figure(123456.7)["text"] == "123,457"

@@ -25,7 +25,7 @@ def test_a_run_warns_when_many_of_its_updates_were_skipped(skipped: int, said: s
     assert warning is said or (said is not None and str(warning).startswith(said))
 
 
-def test_run_with_few_updates_has_not_learnt() -> None:
+def test_run_with_few_updates_is_reported_as_not_trained() -> None:
     assert [result(updates=20, skipped=skipped).learnt for skipped in (0, 17, 18, 20)] == [True, True, False, False]
     assert result().learnt, "a result of an earlier version, which did not count updates"
 
@@ -36,7 +36,7 @@ def test_result_of_an_earlier_version_is_read() -> None:
     assert TrainResult.from_json(result().to_json().replace(', "updates": 0', "")).updates == 0
 
 
-def test_advice_for_scale_1_is_not_to_lower_it() -> None:
+def test_advice_for_scale_1_does_not_recommend_a_lower_scale() -> None:
     assert "--loss-scale" not in overflow_advice(1.0)
     assert "--loss-scale below 1024" in overflow_advice(1024.0)
 

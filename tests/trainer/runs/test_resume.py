@@ -162,7 +162,7 @@ def test_older_run_with_the_former_default_optimizer_resumes() -> None:
         finished(replace(CONFIG, optimizer="sgd"))
 
 
-def test_optimizer_that_was_requested_is_to_be_asked_for_again() -> None:
+def test_requested_optimizer_must_be_requested_again() -> None:
     begun(replace(CONFIG, optimizer="sgd"))
     with pytest.raises(TrainerError, match="started with --optimizer sgd, now it is default"):
         finished(CONFIG)

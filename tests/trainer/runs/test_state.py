@@ -3,7 +3,7 @@ import pytest
 from trainer.runs.state import RunState
 
 
-def test_best_is_the_last_of_equals_and_a_rise_is_strict() -> None:
+def test_best_epoch_is_the_last_of_equals_and_improvement_is_strict() -> None:
     state = RunState()
     taken = [state.improves(epoch, accuracy) for epoch, accuracy in enumerate([0.5, 0.7, 0.6, 0.7, 0.7], start=1)]
     assert taken == [True, True, False, True, True]

@@ -101,7 +101,7 @@ def test_resumed_run_counts_on_from_its_step(tmp_path: Path) -> None:
     assert run.state.best_epoch == 1
 
 
-def test_save_comes_at_the_first_sink_that_ends_at_or_after_its_step(tmp_path: Path) -> None:
+def test_checkpoint_is_saved_at_the_first_sink_call_that_reaches_its_step(tmp_path: Path) -> None:
     run = Run(tmp_path, save_every=4)
     run.sinks(1, 1, 12)
     assert [step for step, _ in run.saved] == [4, 6, 8, 12]
@@ -111,7 +111,7 @@ def test_save_comes_at_the_first_sink_that_ends_at_or_after_its_step(tmp_path: P
 
 
 @pytest.mark.parametrize("sink", [1, 2])
-def test_signal_saves_once_where_the_sink_ends(sink: int, tmp_path: Path) -> None:
+def test_signal_saves_once_at_the_end_of_the_sink_call(sink: int, tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.sinks(3, 1, sink - 1)
     run.stop.signum = signal.SIGTERM
@@ -128,7 +128,7 @@ def test_non_finite_loss_reports_all_steps_of_the_sink(tmp_path: Path) -> None:
     assert run.explained == [(4, 6)]
 
 
-def test_too_many_overflows_in_a_row_end_the_run_and_fewer_do_not(tmp_path: Path) -> None:
+def test_too_many_consecutive_overflows_end_the_run_and_fewer_do_not(tmp_path: Path) -> None:
     Run(tmp_path, scaled=True, max_overflows=3).sinks(3, 1, 2)
     with pytest.raises(TrainerError, match="2 consecutive updates overflowed, the last at step 3; the batch"):
         Run(tmp_path, scaled=True, max_overflows=2).sinks(3, 1, 2)
@@ -159,7 +159,7 @@ def test_time_left_counts_training_and_evaluations_that_are_still_to_come() -> N
     assert schedule.left_s(RunState(step=1), (0.0, 0.0, 0)) is None
 
 
-def test_mindspore_counts_epochs_from_the_start_of_the_run_where_each_has_a_pipeline(tmp_path: Path) -> None:
+def test_mindspore_counts_epochs_from_the_start_of_the_run_if_each_has_a_pipeline(tmp_path: Path) -> None:
     params: Any = SimpleNamespace(cur_step_num=0, cur_epoch_num=1)
     context: Any = SimpleNamespace(original_args=lambda: params)
     numbers = StepNumbers(Run(tmp_path).schedule, RunState(step=13), per_epoch=True)

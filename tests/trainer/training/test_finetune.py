@@ -203,7 +203,7 @@ def test_resumed_run_does_not_need_the_weights_of_init(tmp_path: Path, cpu: InEf
     assert [said.partition(":")[0] for said in start_from(Net(3), config, tmp_path, 3, 32, fresh=False)] == ["freeze"]
 
 
-def test_run_starts_from_given_weights_with_a_part_frozen(
+def test_run_starts_from_given_weights_with_frozen_parameters(
     stripes: Path, tmp_path: Path, cpu: InEffect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ class Board:
         pass
 
 
-def test_steps_events_monitors_and_profile_are_written_when_asked_for(
+def test_steps_events_monitors_and_profile_are_written_on_request(
     stripes: Path, cpu: InEffect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", SimpleNamespace(SummaryWriter=Board))

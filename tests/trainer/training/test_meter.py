@@ -59,7 +59,7 @@ def test_meter_without_steps_has_no_measurements() -> None:
     assert meter.steps == 0
 
 
-def test_times_of_an_epoch_leave_out_its_first_step_of_all() -> None:
+def test_epoch_times_exclude_the_first_step_of_the_run() -> None:
     meter = Meter(batch_size=1)
     for begin, end in ((1.0, 9.0), (10.0, 13.0), (15.0, 16.0)):
         meter.step_begin(begin)

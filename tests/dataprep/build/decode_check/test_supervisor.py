@@ -81,7 +81,7 @@ def requests(tmp_path: Path) -> list[tuple[int, dict[str, Any]]]:
     "act",
     ["kill@start", "kill@3", "crash@3", "stop@3", "silent@3", "abort@3", "abort@start", "crash@start", "refused@3"],
 )
-def test_loss_that_does_not_come_again_rejects_no_image(check: Check, act: str) -> None:
+def test_child_loss_that_is_not_repeated_rejects_no_image(check: Check, act: str) -> None:
     assert check(act, "fine") == Findings()
 
 
@@ -89,7 +89,7 @@ def test_loss_that_does_not_come_again_rejects_no_image(check: Check, act: str) 
 @pytest.mark.parametrize(
     ("act", "reason"), [("crash@3", "decoder_crash"), ("silent@3", "decoder_hang")], ids=["crash", "silent"]
 )
-def test_image_that_crashes_or_hangs_two_new_children_alone_is_at_fault(
+def test_image_that_alone_crashes_or_hangs_two_new_children_is_rejected(
     check: Check, tmp_path: Path, act: str, reason: str
 ) -> None:
     found = check(act, act, act, act, "fine").faults
@@ -102,8 +102,8 @@ def test_image_that_crashes_or_hangs_two_new_children_alone_is_at_fault(
 @pytest.mark.parametrize(
     "act", ["kill@start", "crash@start", "kill@3", "stop@3", "abort@3", "refused@3", "failed@bad allocation"]
 )
-def test_third_loss_that_no_image_explains_ends_the_job_with_try_later(check: Check, tmp_path: Path, act: str) -> None:
-    with pytest.raises(TryLater, match="was lost 3 times on shard, and no image is the cause"):
+def test_third_unexplained_child_loss_ends_the_job_with_exit_code_75(check: Check, tmp_path: Path, act: str) -> None:
+    with pytest.raises(TryLater, match="ended unexpectedly 3 times on shard, and no image is the cause"):
         check(act)
     # Some losses are counted before the next child is started.
     assert len(os.listdir(tmp_path / "started")) in (3, 4)
@@ -139,7 +139,7 @@ def test_repeated_failure_without_a_faulty_image_is_reported(check: Check) -> No
         check("failed@an odd page")
 
 
-def test_time_in_which_the_job_itself_was_stopped_is_no_silence(
+def test_time_in_which_the_job_was_stopped_does_not_count_as_a_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A selector that finds nothing in many slices, as after SIGCONT, is asked again before the child is given up."""
@@ -166,9 +166,7 @@ def test_time_in_which_the_job_itself_was_stopped_is_no_silence(
 
 
 @pytest.mark.slow
-def test_a_child_that_is_stopped_while_it_starts_is_not_waited_for_to_the_end(
-    check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_child_that_is_stopped_while_it_starts_is_given_up_early(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "START_S", 300.0)
     monkeypatch.setattr(child_process, "STOPPED_S", 1.0)
     assert check("stop@start", "fine") == Findings()

@@ -115,7 +115,7 @@ def _has_child() -> bool:
 
 
 @pytest.mark.slow
-def test_three_workers_and_one_is_killed_give_the_bytes_of_one_machine(
+def test_three_workers_of_which_one_is_killed_give_the_bytes_of_one_machine(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     cluster.workers(2)
@@ -129,7 +129,7 @@ def test_three_workers_and_one_is_killed_give_the_bytes_of_one_machine(
 
 
 @pytest.mark.slow
-def test_killed_scheduler_is_one_sentence_and_a_new_one_resumes(
+def test_killed_scheduler_is_reported_in_one_sentence_and_a_new_scheduler_resumes(
     raw: Path, tmp_path: Path, calm: dict[str, bytes], cluster: Cluster
 ) -> None:
     out = tmp_path / "out"
@@ -201,7 +201,7 @@ def test_without_a_worker_the_job_ends_after_a_timeout(
 ) -> None:
     monkeypatch.setattr(engine, "WORKERS_S", 0.5)
     options: dict[str, Any] = {"engine": "dask", "dask_scheduler_file": cluster.file}
-    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start some"):
+    with pytest.raises(TryLater, match=r"has had no worker for 0\.5 s; start workers"):
         shard(raw, tmp_path / "out", **options)
     cluster.workers(1, DATAPREP_KILL_AT="build.row")
     cluster.await_workers(1)
@@ -239,7 +239,7 @@ def test_local_cluster_gives_the_same_bytes_and_prints_nothing(
     assert digests(tmp_path / "out") == calm
 
 
-def test_a_local_cluster_without_shared_memory_is_one_sentence(
+def test_local_cluster_without_shared_memory_is_reported_in_one_sentence(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:
@@ -288,26 +288,26 @@ def test_worker_with_the_same_software_and_folders_is_accepted(check: WorkerChec
 
 
 @pytest.mark.parametrize("name", ["mindspore-dataprep", "Pillow", "SQLite"])
-def test_worker_with_other_software_is_refused_by_name(check: WorkerCheck, name: str) -> None:
+def test_worker_with_other_software_is_rejected_by_name(check: WorkerCheck, name: str) -> None:
     other = replace(check, software={**check.software, name: "0.0"})
     with pytest.raises(DataprepError, match=rf"worker tcp://10.* has {name} .*, but this process has 0\.0"):
         check_workers(OneWorker(), other)
 
 
-def test_worker_that_does_not_see_the_folders_is_refused(check: WorkerCheck, tmp_path: Path) -> None:
+def test_worker_that_does_not_see_the_folders_is_rejected(check: WorkerCheck, tmp_path: Path) -> None:
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see SOURCE .*gone"):
         check_workers(OneWorker(), replace(check, source=str(tmp_path / "gone")))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not see .*attempts as it is here"):
         check_workers(OneWorker(), replace(check, token="of another machine"))
 
 
-def test_worker_with_another_encoding_is_refused_for_non_ascii_paths(check: WorkerCheck, tmp_path: Path) -> None:
+def test_worker_with_another_encoding_is_rejected_for_non_ascii_paths(check: WorkerCheck, tmp_path: Path) -> None:
     check_workers(OneWorker(), replace(check, encoding="gbk"))
     with pytest.raises(DataprepError, match=r"worker tcp://10.* does not encode file names as gbk: start it with"):
         check_workers(OneWorker(), replace(check, encoding="gbk", attempts=tmp_path / "数据"))
 
 
-def test_worker_whose_probe_is_not_visible_is_refused(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_whose_probe_is_not_visible_is_rejected(check: WorkerCheck, monkeypatch: pytest.MonkeyPatch) -> None:
     written = probe(check)
     (check.attempts / written).unlink()
     monkeypatch.setattr(engine, "probe", lambda check: written)
@@ -315,7 +315,7 @@ def test_worker_whose_probe_is_not_visible_is_refused(check: WorkerCheck, monkey
         check_workers(OneWorker(), check)
 
 
-def test_worker_that_cannot_write_or_import_the_program_is_refused(
+def test_worker_that_cannot_write_or_import_the_program_is_rejected(
     check: WorkerCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, message in (
@@ -346,7 +346,7 @@ def test_late_worker_is_checked_at_its_first_task(check: WorkerCheck) -> None:
         ({"dask_scheduler_file": Path("nowhere.json")}, TryLater, "no Dask scheduler has written its address"),
     ],
 )
-def test_scheduler_that_is_not_there_is_reported(
+def test_missing_scheduler_is_reported(
     raw: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -129,7 +129,7 @@ def test_model_of_mindcv_is_made_by_name(own: Path, cpu: InEffect, monkeypatch: 
         build_network("mindcv:flat_nett", own, 3, 32, cpu)
 
 
-def test_own_factory_receives_the_image_size_if_it_takes_it(own: Path, cpu: InEffect) -> None:
+def test_own_factory_receives_the_image_size_if_it_has_that_parameter(own: Path, cpu: InEffect) -> None:
     assert build_network("ownnets:sized", own, 3, 48, cpu).side == 48
 
 
