@@ -148,12 +148,15 @@ def _launch(config: RunConfig) -> None:
 
 
 def _train(config: RunConfig, verbose: bool) -> TrainResult:
+    from trainer.plan.preflight import check_sealed
     from trainer.runs.resume import finished
 
     result = finished(config)
     if result is not None:
         click.echo(text.complete_text(result), err=True)
         return result
+    if rank.is_first():
+        check_sealed(config)
     with _stop_signals() as stop:
         from trainer.loop import train
 

@@ -40,6 +40,11 @@ def check_sizes(folder: Path, splits: Iterable[Split]) -> None:
     _reject(folder, [problem for split in splits for shard in split.shards for problem in size_problems(folder, shard)])
 
 
+def check_indexes(folder: Path, splits: Iterable[Split]) -> None:
+    """Raise ContractError unless the indexes are those that were sealed. Reads no shard."""
+    _reject(folder, [problem for split in splits for problem in file_problems(folder, split.shards)])
+
+
 def _reject(folder: Path, problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more; 'dataprep verify' lists all)" if len(problems) > 1 else ""

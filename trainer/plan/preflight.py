@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from trainer.config import check_module, is_installed, is_own
+from schemas.dataset import load_dataset
+from trainer.config import RunConfig, check_module, is_installed, is_own
 from trainer.errors import TrainerError, disk_error
-from trainer.feed.integrity import check_sizes
+from trainer.feed.integrity import check_indexes, check_sizes
 from trainer.nn.models import MINDCV, MODELS
+from trainer.nn.tasks import find_task
 from trainer.plan.run_plan import RunPlan
 from trainer.runs import checkpoint
 from trainer.runs.folder import LAST, check_out
@@ -27,6 +29,20 @@ def check_start(plan: RunPlan) -> None:
     if config.tensorboard and not is_installed("tensorboardX"):
         raise TrainerError(NO_BOARD)
     check_sizes(plan.folder, [plan.dataset.splits[name] for name in plan.used_splits])
+
+
+def check_sealed(config: RunConfig) -> None:
+    """Raise ContractError if the dataset is missing, damaged in size or index, or of a kind without a task.
+
+    It takes a fraction of a second, so call it before MindSpore is imported. `check_data` also compares the bytes.
+    """
+    folder = Path(config.dataset).resolve()
+    dataset = load_dataset(folder)
+    task = find_task(dataset.schema.kind)
+    task.check_dataset(folder, dataset)
+    splits = [name for name in ("train", "val") if name in dataset.splits]
+    check_sizes(folder, [dataset.splits[name] for name in splits])
+    check_indexes(folder, [dataset.splits[name] for name in splits])
 
 
 def unchecked(plan: RunPlan) -> list[str]:

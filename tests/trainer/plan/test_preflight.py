@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -125,3 +126,22 @@ def test_dry_run_warns_of_an_inexact_resume(stripes: Path) -> None:
     [warning] = json.loads(dry_run(stripes, *begin, "--json").stdout)["warnings"]
     assert warning.startswith("this run was started on MindSpore 1.0.0, now it is ")
     assert f"\nwarning: {warning}\n" in dry_run(stripes, *begin).stdout
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "index"])
+def test_run_rejects_a_damaged_dataset_before_mindspore_is_imported(damage: str, stripes: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    if damage != "missing":
+        shutil.copytree(stripes, folder)
+        path = folder / ("train.mindrecord0" if damage == "cut" else "val.mindrecord0.db")
+        path.write_bytes(path.read_bytes()[:-1] + (b"" if damage == "cut" else b"\xff"))
+    code = (
+        "import sys; sys.modules['mindspore'] = None\n"
+        f"sys.argv = ['trainer', 'run', {str(folder)!r}, '--out', {str(tmp_path / 'out')!r}]\n"
+        "from trainer.cli.commands import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "mindspore" not in done.stderr.lower().replace(str(folder), "")
+    assert done.returncode == (2 if damage == "missing" else 3)
+    assert done.stderr.startswith("Error: ")
